@@ -235,7 +235,7 @@ class AttentionKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, flash2_forward: float = 0.0, flash2_backward: float = 0.0, flash3_forward: float = 0.0, flash3_backward: float = 0.0, flash3_narrow: float = 0.33, launch_s: float = 0.0) -> None:
+    def __init__(self, *, flash2_forward: float = 0.0, flash2_backward: float = 0.0, flash3_forward: float = 0.0, flash3_backward: float = 0.0, flash3_narrow: float = 0.33, tile: float = 128.0, launch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -279,6 +279,11 @@ class AttentionKernels:
         """
         fixed time of a call
         """
+    @property
+    def tile(self) -> float:
+        """
+        queries that a kernel masks together
+        """
 class ElementwiseKernels:
     """
     Rates of memory-bound kernels.
@@ -294,7 +299,7 @@ class ElementwiseKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, add_fraction: float = 0.0, norm_fraction: float = 0.0, softmax_fraction: float = 0.0, launch_s: float = 0.0) -> None:
+    def __init__(self, *, add_fraction: float = 0.0, norm_fraction: float = 0.0, softmax_fraction: float = 0.0, activation_fraction: float = 0.0, launch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -307,6 +312,11 @@ class ElementwiseKernels:
     def to_dict(self) -> dict:
         """
         Field names and values.
+        """
+    @property
+    def activation_fraction(self) -> float:
+        """
+        fraction of memory bandwidth; 0: as additions
         """
     @property
     def add_fraction(self) -> float:
@@ -3244,7 +3254,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, host_computes: bool = False, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3392,6 +3402,11 @@ class Stack:
     def grouped_launch(self) -> bool:
         """
         all experts in one kernel
+        """
+    @property
+    def host_computes(self) -> bool:
+        """
+        the CPU that launches kernels runs them too: launches add to their times
         """
     @property
     def host_launch_s(self) -> float:

@@ -30,6 +30,8 @@ double ElementwiseKernels::* fraction_of(MemoryBound family) {
       return &ElementwiseKernels::norm_fraction;
     case MemoryBound::softmax:
       return &ElementwiseKernels::softmax_fraction;
+    case MemoryBound::activation:
+      return &ElementwiseKernels::activation_fraction;
   }
   return &ElementwiseKernels::add_fraction;
 }

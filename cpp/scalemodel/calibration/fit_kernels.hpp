@@ -31,12 +31,12 @@ RecordFit<GemmKernels> fit_roofline_gemm(const Accelerator& accelerator, Precisi
                                          std::span<const FreeField> fields);
 
 /// Families of memory-bound kernels that share a fraction of the memory bandwidth.
-enum class MemoryBound : std::uint8_t { add, norm, softmax };
+enum class MemoryBound : std::uint8_t { add, norm, softmax, activation };
 
 template <>
 struct EnumNames<MemoryBound> {
   static constexpr std::string_view what = "family";
-  static constexpr std::array<std::string_view, 3> names{"add", "norm", "softmax"};
+  static constexpr std::array<std::string_view, 4> names{"add", "norm", "softmax", "activation"};
 };
 
 struct MemoryBoundCall {

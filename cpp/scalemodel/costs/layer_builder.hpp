@@ -223,17 +223,22 @@ class LayerBuilder {
   Seconds queued(double kernels) const {
     return conditions_.stack.cuda_graphs ? Seconds{} : host(kernels);
   }
+  /// Compute beside the launches of its kernels.
+  Seconds launched(Seconds compute, double kernels) const {
+    const Seconds launching = queued(kernels);
+    return conditions_.stack.host_computes ? compute + launching : max(compute, launching);
+  }
   /// Single experts are launched only once the CPU knows their rows.
   Seconds forward() const {
-    return max(forward_, queued(kernels_forward_)) + host(expert_launches_forward_);
+    return launched(forward_, kernels_forward_) + host(expert_launches_forward_);
   }
   /// Input and weight gradients keep their own launch floor: a schedule may defer the latter.
   Seconds backward() const {
-    return max(backward_ - weight_gradient_, queued(kernels_backward_ - kernels_weight_)) +
+    return launched(backward_ - weight_gradient_, kernels_backward_ - kernels_weight_) +
            host(expert_launches_backward_) + weight_gradient();
   }
   Seconds weight_gradient() const {
-    return max(weight_gradient_, queued(kernels_weight_)) + host(expert_launches_weight_);
+    return launched(weight_gradient_, kernels_weight_) + host(expert_launches_weight_);
   }
   /// Accelerator idle for want of launches: what is in flight goes on meanwhile.
   Seconds idle_forward() const { return forward() - forward_; }
@@ -256,7 +261,7 @@ class LayerBuilder {
     const Seconds time = again.time - (stops ? again.last_linear : Seconds{});
     const Seconds compute = backward_ - weight_gradient_;
     const double kernels = kernels_backward_ - kernels_weight_;
-    return max(compute + time, queued(kernels + again.kernels)) - max(compute, queued(kernels));
+    return launched(compute + time, kernels + again.kernels) - launched(compute, kernels);
   }
 
  private:

@@ -119,7 +119,7 @@ inline void add_activation(LayerBuilder& builder, const Conditions& conditions,
   const double forward = (gated ? 3 : 2) + (fused ? 0 : 2);
   const double backward = gated ? (fused ? 5 : 9) : (fused ? 3 : 5);
   builder.elementwise("activation", forward * activated, backward * activated,
-                      cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
+                      cluster.accelerator.elementwise.of_activations(), fused ? 1 : 3);
 }
 
 /// Clamps in front of an activation, in passes over what it writes: gate and up 2 each; back, where

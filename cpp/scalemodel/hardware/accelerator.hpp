@@ -61,6 +61,7 @@ struct AttentionKernels {
   double flash3_forward = 0, flash3_backward = 0;
   double flash3_narrow = 0.33;  ///< exponentials over products, in time, at head size 128: forward
   Seconds launch;
+  double tile = 128;  ///< queries that a kernel masks together
 
   bool operator==(const AttentionKernels&) const = default;
 };
@@ -69,7 +70,11 @@ struct AttentionKernels {
 struct ElementwiseKernels {
   double add_fraction = 0, norm_fraction = 0, softmax_fraction = 0;
   Seconds launch;
+  double activation_fraction = 0;  ///< of activation functions; 0: as additions
 
+  constexpr double of_activations() const noexcept {
+    return activation_fraction > 0 ? activation_fraction : add_fraction;
+  }
   bool operator==(const ElementwiseKernels&) const = default;
 };
 
@@ -193,6 +198,7 @@ struct RecordOf<AttentionKernels> {
       field("flash3_backward", &T::flash3_backward, 0, 2, "fraction of 16-bit peak"),
       field("flash3_narrow", &T::flash3_narrow, 0, 10,
             "exponentials over products at head size 128, forward"),
+      field("tile", &T::tile, 1, 4096, "queries that a kernel masks together"),
       field("launch_s", &T::launch, 0, 1, "fixed time of a call")};
 };
 
@@ -204,6 +210,8 @@ struct RecordOf<ElementwiseKernels> {
       field("add_fraction", &T::add_fraction, 0, 2, "fraction of memory bandwidth"),
       field("norm_fraction", &T::norm_fraction, 0, 2, "fraction of memory bandwidth"),
       field("softmax_fraction", &T::softmax_fraction, 0, 2, "fraction of memory bandwidth"),
+      field("activation_fraction", &T::activation_fraction, 0, 2,
+            "fraction of memory bandwidth; 0: as additions"),
       field("launch_s", &T::launch, 0, 1, "fixed time of a call")};
 };
 

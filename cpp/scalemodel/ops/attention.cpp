@@ -84,7 +84,7 @@ ScorePasses score_passes(AttentionKernel kernel, bool dropout) {
 
 }  // namespace
 
-double attention_area(const AttentionWork& work) noexcept { return area(work, 128); }
+double attention_area(const AttentionWork& work, double tile) noexcept { return area(work, tile); }
 
 Flop attention_model_flop(const AttentionWork& work) noexcept {
   return Flop{2 * work.batch * work.heads * (work.head_dim + work.v_head_dim) * area(work, 0)};
@@ -98,7 +98,8 @@ AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
   AttentionTime time;
   if (is_flash(kernel)) {
     const FlashRate rate = flash_rate(kernel, accelerator.attention);
-    const Flop flop{2 * work.batch * work.heads * width * attention_area(work)};
+    const Flop flop{2 * work.batch * work.heads * width *
+                    attention_area(work, accelerator.attention.tile)};
     const bool even = even_over_head_sizes(kernel) && work.head_dim < 128;
     const auto peak = [&](double beside) {
       return accelerator.peak_of(precision) / (even ? 1 : head_dim_penalty(work.head_dim, beside));

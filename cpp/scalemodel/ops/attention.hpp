@@ -50,9 +50,10 @@ struct AttentionWork {
 };
 
 /// Query-key pairs a head computes, on average over the ranks of a sequence split in `keys /
-/// queries` balanced parts. Causal: s (s + 128)/2, the 128 being the diagonal blocks; a sliding
-/// window w < s: s w - w^2/2 + 64 s. Of `ratio` tokens one is a key: that much less.
-double attention_area(const AttentionWork& work) noexcept;
+/// queries` balanced parts. Causal: s (s + t)/2, the diagonal blocks of `tile` t being computed
+/// whole; a sliding window w < s: s w - w^2/2 + s t/2. Of `ratio` tokens one is a key: that much
+/// less.
+double attention_area(const AttentionWork& work, double tile = 128) noexcept;
 
 /// Flop of the forward pass, 2 b h (d + dv) area without the diagonal blocks: what model flop
 /// counts.

@@ -191,6 +191,7 @@ Cluster ablated(const Cluster& cluster, const Ablation& ablation) {
   if (ablation.memory_fraction > 0) {
     a.elementwise.add_fraction = a.elementwise.norm_fraction = a.elementwise.softmax_fraction =
         ablation.memory_fraction;
+    a.elementwise.activation_fraction = 0;
   }
   const auto fits = {&up.all_reduce, &up.all_gather, &up.reduce_scatter, &up.all_to_all};
   if (ablation.network_fraction > 0) {

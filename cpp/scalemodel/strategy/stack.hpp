@@ -40,6 +40,7 @@ struct KernelEfficiency {
   double gemm_efficiency = 1;    ///< speed of GEMMs in a step over the same in a tight loop
   double memory_efficiency = 1;  ///< speed of memory-bound kernels likewise
   Seconds host_launch;           ///< CPU overhead of a kernel launch; a layer cannot run faster
+  bool host_computes = false;    ///< the CPU that launches also computes: launches add to kernels
   double kernel_spread = 0;      ///< standard deviation of ranks' kernel times over their mean
   Seconds step_overhead;         ///< data loading, logging, clipping: once per step
   bool cuda_graphs = false;      ///< layers are launched as graphs, single experts still one by one
@@ -152,6 +153,8 @@ struct RecordOf<Stack> {
       field<T>("memory_efficiency", &T::memory_efficiency, 0.1, 1.5,
                "speed of memory-bound kernels in a step over the same in a tight loop"),
       field<T>("host_launch_s", &T::host_launch, 0, 1e-3, "CPU overhead of a kernel launch"),
+      field<T>("host_computes", &T::host_computes,
+               "the CPU that launches kernels runs them too: launches add to their times"),
       field<T>(
           "overlap_efficiency", &T::overlap_efficiency, 0, 1,
           "share of compute time that can hide communication; for gathered parameters 1 - 1/p of "

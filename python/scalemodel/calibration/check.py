@@ -13,6 +13,7 @@ from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration import ranks
 from scalemodel.calibration.machine import _torch
+from scalemodel.calibration.small_models import MODELS, architecture
 from scalemodel.estimator.estimate import estimate
 from scalemodel.estimator.knobs import Strategy
 from scalemodel.resolve.tasks import Training
@@ -21,9 +22,6 @@ from scalemodel.validation.errors import columns, percent
 if TYPE_CHECKING:
     import pandas as pd
 
-_GPT = {"layers": 4, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 1024, "positions": 512}
-_MOE = {**_GPT, "ffn": 512, "experts": 4, "experts_per_token": 2}
-MODELS = {"gpt": _GPT, "moe": _MOE}
 #: What a strategy of two ranks is called, and its knobs.
 WAYS: dict[str, dict[str, Any]] = {
     "one": {"sharding": "ddp"},
@@ -85,32 +83,6 @@ CONFIGURATIONS = tuple(
 )
 
 
-def architecture(model: str) -> dict[str, Any]:
-    """Model table of one of `MODELS`, as an estimate takes it.
-
-    Examples
-    --------
-    >>> resolve.model(architecture("moe")).core.layers
-    4
-    """
-    sizes = MODELS[model]
-    table: dict[str, Any] = {
-        **{key: cell for key, cell in sizes.items() if key not in ("experts", "ffn")},
-        "ffn": sizes["ffn"],
-        "position": "learned",
-        "tied_embeddings": False,
-        "kv_heads": sizes["heads"],
-        "head_dim": sizes["hidden"] // sizes["heads"],
-        **dict.fromkeys(("qkv_bias", "out_bias", "mlp_bias"), True),
-        "gated": False,
-        "norm": "layernorm",
-        "norms_per_layer": 2,
-    }
-    if "experts" in sizes:
-        table |= {"experts": sizes["experts"], "expert_ffn": sizes["ffn"]}
-    return {"name": model, "architecture": table}
-
-
 @contextmanager
 def catalogue_of(folder: str | os.PathLike[str]) -> Iterator[None]:
     """The catalogue with the entries of a calibrated machine in front."""
@@ -129,7 +101,7 @@ def catalogue_of(folder: str | os.PathLike[str]) -> Iterator[None]:
 def predicted(configuration: Configuration, machine: str) -> tuple[float, float, float]:
     """Seconds of a step, and the ends of their interval, on the machine's catalogue entries."""
     found = estimate(
-        architecture(configuration.model),
+        architecture(configuration.model, MODELS[configuration.model]),
         resolve.cluster(machine, accelerators=configuration.ranks),
         Training(
             global_batch=configuration.global_batch,

@@ -90,22 +90,23 @@ _ELEMENTWISE = (
     Constant("add_fraction", "add_fraction", "", 0.02, 1.2),
     Constant("norm_fraction", "norm_fraction", "", 0.02, 1.2),
     Constant("softmax_fraction", "softmax_fraction", "", 0.02, 1.2),
+    Constant("activation_fraction", "activation_fraction", "", 0.02, 1.2),
 )
 # One scale of all latencies and one of all bandwidths. The form has seven constants, as thousands
 # of timings can tell protocols apart; forty leave each of the seven 3 to 40 % wrong.
 _COLLECTIVE = (
     Constant(
-        *("start1_s", "a1", "s", 0.5e-6, 500e-6),
+        *("start1_s", "a1", "s", 0.5e-6, 20e-3),
         tied=(
-            Constant("per_rank1_s", "l1", "s", 1e-9, 50e-6),
-            Constant("start2_s", "a2", "s", 0.5e-6, 1e-3),
-            Constant("per_rank2_s", "l2", "s", 1e-9, 50e-6),
+            Constant("per_rank1_s", "l1", "s", 1e-9, 5e-3),
+            Constant("start2_s", "a2", "s", 0.5e-6, 50e-3),
+            Constant("per_rank2_s", "l2", "s", 1e-9, 50e-3),
             Constant("pipeline_fill_s", "c", "s", 1e-8, 2e-3),
         ),
     ),
     Constant(
-        *("bandwidth_fraction2", "b2", "", 0.02, 1.2),
-        tied=(Constant("bandwidth_fraction1", "b1", "", 0.005, 1.2),),
+        *("bandwidth_fraction2", "b2", "", 0.002, 1.2),
+        tied=(Constant("bandwidth_fraction1", "b1", "", 0.0005, 1.2),),
     ),
 )
 _FABRIC = (
@@ -132,6 +133,9 @@ _MEMORY_BOUND = {
     "rmsnorm": ("norm", 2.0),
     "softmax": ("softmax", 2.0),
 }
+#: Families of memory-bound kernels that share a fraction of the bandwidth.
+FAMILIES = ("add", "norm", "softmax", "activation")
+_ACTIVATIONS = ("gelu", "silu", "tanh")
 _OPERATIONS = {"alltoall": "all_to_all"}
 
 
@@ -257,19 +261,29 @@ def elementwise(
     columns = ("gpu", "dtype", "op", "rows", "cols", "time_us")
     require(table, columns, "elementwise")
     entry = accelerator_entry(table, accelerator)
+    activates = any(op.strip().lower() in _ACTIVATIONS for op in table.column("op"))
+    constants = _ELEMENTWISE if activates else _ELEMENTWISE[:-1]
+    if activates:
+        known = entry["elementwise"]
+        entry = {
+            **entry,
+            "elementwise": {"activation_fraction": value_of(known["add_fraction"]), **known},
+        }
     core = build_accelerator(entry)
-    families = ("add", "norm", "softmax")
 
     def sample_of(row: Row) -> tuple[str, tuple[float, ...]]:
-        memory_bound = _MEMORY_BOUND.get(CLASS_OF.get(row.text("op").lower(), ""))
+        op = row.text("op").lower()
+        memory_bound = _MEMORY_BOUND.get(CLASS_OF.get(op, ""))
         if memory_bound is None:
             raise SkippedRowError("unsupported:op")
         size = _ELEMENT_BYTES.get(row.text("dtype").lower())
         if size is None:
             raise SkippedRowError("unsupported:dtype")
         family, passes = memory_bound
+        if op in _ACTIVATIONS:
+            family = "activation"
         elements = positive(row, "rows") * positive(row, "cols")
-        return "elementwise", (float(families.index(family)), passes * size * elements)
+        return "elementwise", (float(FAMILIES.index(family)), passes * size * elements)
 
     groups, states = read_samples(table, columns, sample_of)
     fits = []
@@ -280,14 +294,14 @@ def elementwise(
             continue
         _, fields, predicted_s, held_out_s = _core.fit_elementwise(
             core,
-            [families[int(index)] for index in group.column(0)],
+            [FAMILIES[int(index)] for index in group.column(0)],
             group.column(1),
             group.time_s,
             group.weight,
             group.folds(folds),
-            ranges(_ELEMENTWISE),
+            ranges(constants),
         )
-        fits.append(Fit(group, ("elementwise",), _ELEMENTWISE, fields, predicted_s, held_out_s))
+        fits.append(Fit(group, ("elementwise",), constants, fields, predicted_s, held_out_s))
     nonempty([fit.group for fit in fits], states, "elementwise")
     return [Target("accelerators", name_of(entry), entry, tuple(fits))], states
 

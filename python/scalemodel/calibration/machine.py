@@ -21,6 +21,8 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import parse_quantity
 from scalemodel.calibration import Calibration, calibrate, cores, measure, ranks, shapes
 from scalemodel.calibration.entry import check_name, toml_text, write_entries
+from scalemodel.calibration.host import host_launch_s, host_rows
+from scalemodel.calibration.kinds import FAMILIES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Tables of a machine, in the order in which they are measured.
-TABLES = ("copies", "gemm", "elementwise", "training_attention", "collectives")
+TABLES = ("copies", "gemm", "elementwise", "training_attention", "host", "collectives")
 _PASSES = ("forward", "backward")
 _COPIED_BYTES = 64 * 2**20
+_SEQUENCES = (64, 96, 128, 192, 256, 384, 512, 768)
 _MOST_BYTES = 32 * 2**20  # of an exchange
 _PRIOR_LINKS = "pcie3"
+_CPU_TILE = 64
 
 
 def _torch(device: str) -> Any:
@@ -71,7 +75,11 @@ def _memory_bytes(torch: Any, device: str, count: int) -> float:
 
 
 def attention_shapes(count: int, *, seed: int = 0) -> list[tuple[str, int, int, int, int]]:
-    """Causal attention of training (pass, batch, tokens, heads, head_dim), passes in turn."""
+    """Causal attention of training (pass, batch, tokens, heads, head_dim), passes in turn.
+
+    Sequences are powers of two, as runs have them, and half as long again: strides that are powers
+    of two collide in caches.
+    """
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -79,7 +87,7 @@ def attention_shapes(count: int, *, seed: int = 0) -> list[tuple[str, int, int, 
         (
             _PASSES[index % 2],
             int(rng.integers(1, 5)),
-            64 * int(rng.integers(1, 13)),
+            int(rng.choice(_SEQUENCES)),
             int(rng.choice([2, 4, 8])),
             int(rng.choice([32, 64])),
         )
@@ -136,7 +144,7 @@ def measure_machine(
     Parameters
     ----------
     folder : path
-        Gets ``machine.toml`` and one CSV for each of `TABLES`.
+        Gets ``machine.toml`` and one CSV for each of `TABLES`; that of the host on a CPU alone.
     device : str
         ``"cpu"`` (a rank is one core) or ``"cuda"`` (a rank is one GPU).
     count : int
@@ -169,9 +177,12 @@ def measure_machine(
         "source": source,
     }
     paths = write_entries(where, {"machine.toml": toml_text(facts)})
-    for kind in TABLES[:-1]:
+    for kind in TABLES[:-2]:
         rows = [{**common, **row} for row in _rows(kind, bench, samples, seed)]
         paths.append(_written(where / f"{kind}.csv", rows))
+    if device == "cpu":
+        rows = [{**common, **row} for row in host_rows(torch, repeats)]
+        paths.append(_written(where / "host.csv", rows))
     if count > 1:
         most = max(2, samples // 4)
         sizes = [
@@ -281,15 +292,24 @@ def _first_entry(name: str, folder: Path, facts: Mapping[str, Any]) -> dict[str,
         },
         "attention": {
             **{f"flash{i}_{which}": 0.3 for i in (2, 3) for which in _PASSES},
+            **_tile(facts),
             "launch": "20 us",
             "source": usual,
         },
         "elementwise": {
-            **{f"{family}_fraction": 0.5 for family in ("add", "norm", "softmax")},
+            **{f"{family}_fraction": 0.5 for family in FAMILIES},
             "launch": "10 us",
             "source": usual,
         },
     }
+
+
+def _tile(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Queries that torch's attention masks together on a CPU, from 192 to 767 of them."""
+    if facts["device"] != "cpu":
+        return {}
+    source = "pytorch/pytorch, aten/src/ATen/native/cpu/FlashAttentionKernel.cpp"
+    return {"tile": {"value": _CPU_TILE, "source": source}}
 
 
 def _sent(rows: list[dict[str, str]], bandwidth: float) -> dict[str, Any]:
@@ -304,21 +324,29 @@ def _sent(rows: list[dict[str, str]], bandwidth: float) -> dict[str, Any]:
     }
 
 
-def _stack(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _stack(
+    name: str, facts: Mapping[str, Any], entry: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
     """How plain eager steps of torch run on the machine; nothing in it is fitted to steps."""
     cpu = facts["device"] == "cpu"
-    timed = "timed calls hold what the host adds" if cpu else "as measured by the kernel alone"
     cores = "no core is left over for exchanges" if cpu else "default of DDP and FSDP"
     cells = {
         "gemm_efficiency": (1.0, "as in a tight loop"),
         "memory_efficiency": (1.0, "as in a tight loop"),
-        "host_launch": ("0 us" if cpu else "20 us", timed),
+        "host_computes": (cpu, "cores run what they launch" if cpu else "GPUs run beside the CPU"),
         "softmax_loss": (True, "log-softmax and likelihood are kernels of their own"),
         "overlap_grad_reduce": (not cpu, cores),
         "overlap_param_gather": (not cpu, cores),
         "overlap_p2p": (False, "a stage waits for what it receives"),
     }
     stack = {key: {"value": value, "source": why} for key, (value, why) in cells.items()}
+    launch, source = "20 us", "assumed: not measured"
+    if cpu:
+        constants = {key: value for key, (value, _) in cells.items()}
+        rows = _read(folder / "host.csv")
+        launch = f"{1e6 * host_launch_s(entry, constants, rows):.4g} us"
+        source = "layers of a few numbers in host.csv, beyond the timed launches of their kernels"
+    stack["host_launch"] = {"value": launch, "source": source}
     return {"name": name, "title": f"Plain torch on {name}", "frameworks": [], "stack": stack}
 
 
@@ -345,7 +373,7 @@ def calibrate_machine(folder: str | os.PathLike[str], *, name: str = "here") -> 
         (text,) = calibration.entries.values()
         entry = dict(tomllib.loads(text))
         found.append(calibration)
-    entries = {}
+    entries = {f"stacks/{name}.toml": toml_text(_stack(name, facts, entry, where))}
     links = where / "collectives.csv"
     if links.exists():
         cluster = {"accelerator": entry, "node": {"accelerators": int(facts["ranks"])}}
@@ -359,7 +387,6 @@ def calibrate_machine(folder: str | os.PathLike[str], *, name: str = "here") -> 
         entry["scale_up"]["class"] = f"{name}_links"
         found.append(calibration)
     entries[f"accelerators/{name}.toml"] = toml_text(entry)
-    entries[f"stacks/{name}.toml"] = toml_text(_stack(name, facts))
     entries[f"clusters/{name}.toml"] = toml_text(
         {
             "name": name,

@@ -21,9 +21,11 @@ from typing import Any
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration.measure import collective_call
+from scalemodel.calibration.transformers import modules
 
 _OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "p2p")
 _BURST = 4
+_PRODUCT = 512  # rows and columns: milliseconds of one core
 _WARM_UP = 3
 _PATIENCE_S = 900
 
@@ -80,8 +82,40 @@ def _sent(distributed: Any, tensor: Any, rank: int) -> None:
         distributed.send(tensor, 0)
 
 
+def _burst(repeats: int, call: Callable[[], object], torch: Any, device: Any) -> list[float]:
+    """Seconds of a call, of several back to back, as GPUs queue them."""
+    times_s = []
+    for _ in range(repeats):
+        torch.distributed.barrier()
+        begin = time.perf_counter()
+        for _ in range(_BURST):
+            call()
+        _wait(torch, device)
+        times_s.append((time.perf_counter() - begin) / _BURST)
+    return times_s
+
+
+def _after_a_product(
+    repeats: int, call: Callable[[], object], torch: Any, device: Any
+) -> list[float]:
+    """Seconds of a call that follows a multiplication, as in a step.
+
+    The threads that exchange share their cores with what computes: they have to be woken, what
+    they read has left the caches, and ranks do not arrive together.
+    """
+    factor = torch.randn(_PRODUCT, _PRODUCT, device=device)
+    times_s = []
+    for _ in range(repeats):
+        torch.distributed.barrier()
+        torch.mm(factor, factor)
+        begin = time.perf_counter()
+        call()
+        times_s.append(time.perf_counter() - begin)
+    return times_s
+
+
 def exchanges(job: Mapping[str, Any], torch: Any, device: Any) -> list[dict[str, Any]]:
-    """Seconds of every operation and size on the slowest rank: the fastest of the bursts."""
+    """Seconds of every operation and size on the slowest rank: the median of the repeats."""
     distributed = torch.distributed
     rank, ranks = distributed.get_rank(), job["ranks"]
     rows = []
@@ -106,18 +140,12 @@ def exchanges(job: Mapping[str, Any], torch: Any, device: Any) -> list[dict[str,
                 call = collective_call(distributed, operation, bench, size_bytes, ranks, None)
             for _ in range(_WARM_UP):
                 call()
-            times_s = []
-            for _ in range(job["repeats"]):
-                distributed.barrier()
-                begin = time.perf_counter()
-                for _ in range(_BURST):
-                    call()
-                _wait(torch, device)
-                times_s.append((time.perf_counter() - begin) / _BURST)
+            burst = _after_a_product if device.type == "cpu" else _burst
+            times_s = burst(job["repeats"], call, torch, device)
             slowest = torch.tensor(times_s, dtype=torch.float64, device=device)
             distributed.all_reduce(slowest, op=distributed.ReduceOp.MAX)
-            fastest_s = float(slowest.min()) / (2 if operation == "p2p" else 1)
-            rows.append({"op": operation, "bytes": size_bytes, "time_us": 1e6 * fastest_s})
+            typical_s = float(slowest.median()) / (2 if operation == "p2p" else 1)
+            rows.append({"op": operation, "bytes": size_bytes, "time_us": 1e6 * typical_s})
     return rows
 
 
@@ -127,123 +155,6 @@ def _wait(torch: Any, device: Any) -> None:
 
 
 # ----------------------------------------------------------------------------------------- steps
-def _modules(torch: Any) -> Any:
-    """Classes of a decoder whose matrices may be split over the ranks of a tensor group."""
-    nn, functional = torch.nn, torch.nn.functional
-
-    class Copied(torch.autograd.Function):  # type: ignore[misc]
-        """Identity forward; backward sums what every tensor rank found."""
-
-        @staticmethod
-        def forward(context: Any, x: Any) -> Any:
-            return x.view_as(x)
-
-        @staticmethod
-        def backward(context: Any, gradient: Any) -> Any:
-            gradient = gradient.contiguous()
-            torch.distributed.all_reduce(gradient)
-            return gradient
-
-    class Summed(torch.autograd.Function):  # type: ignore[misc]
-        """Sums over tensor ranks forward; identity backward."""
-
-        @staticmethod
-        def forward(context: Any, x: Any) -> Any:
-            x = x.contiguous()
-            torch.distributed.all_reduce(x)
-            return x
-
-        @staticmethod
-        def backward(context: Any, gradient: Any) -> Any:
-            return gradient
-
-    class Attention(nn.Module):  # type: ignore[name-defined,misc]
-        def __init__(self, hidden: int, heads: int, tp: int) -> None:
-            super().__init__()
-            self.heads, self.tp = heads // tp, tp
-            self.qkv = nn.Linear(hidden, 3 * hidden // tp)
-            self.out = nn.Linear(hidden // tp, hidden)
-
-        def forward(self, x: Any) -> Any:
-            x = Copied.apply(x) if self.tp > 1 else x
-            parts = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
-            q, k, v = (part.transpose(1, 2) for part in parts)
-            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            y = self.out(y.transpose(1, 2).flatten(2))
-            return Summed.apply(y) if self.tp > 1 else y
-
-    class Mlp(nn.Module):  # type: ignore[name-defined,misc]
-        def __init__(self, hidden: int, ffn: int, tp: int) -> None:
-            super().__init__()
-            self.tp = tp
-            self.up, self.down = nn.Linear(hidden, ffn // tp), nn.Linear(ffn // tp, hidden)
-
-        def forward(self, x: Any) -> Any:
-            x = Copied.apply(x) if self.tp > 1 else x
-            y = self.down(functional.gelu(self.up(x)))
-            return Summed.apply(y) if self.tp > 1 else y
-
-    class Experts(nn.Module):  # type: ignore[name-defined,misc]
-        def __init__(self, hidden: int, ffn: int, experts: int, top_k: int) -> None:
-            super().__init__()
-            self.top_k = top_k
-            self.router = nn.Linear(hidden, experts, bias=False)
-            self.experts = nn.ModuleList(Mlp(hidden, ffn, 1) for _ in range(experts))
-
-        def forward(self, x: Any) -> Any:
-            tokens = x.flatten(0, 1)
-            shares, chosen = self.router(tokens).softmax(-1).topk(self.top_k, dim=-1)
-            order = chosen.flatten().argsort(stable=True)
-            counts = torch.bincount(chosen.flatten(), minlength=len(self.experts)).tolist()
-            rows = tokens[order // self.top_k].split(counts)
-            found = [one(part) for one, part in zip(self.experts, rows, strict=True)]
-            out = torch.cat(found) * shares.flatten()[order, None]
-            return torch.zeros_like(tokens).index_add(0, order // self.top_k, out).view_as(x)
-
-    class Block(nn.Module):  # type: ignore[name-defined,misc]
-        def __init__(self, model: Mapping[str, int], tp: int) -> None:
-            super().__init__()
-            hidden = model["hidden"]
-            self.attention_norm, self.feed_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-            self.attention = Attention(hidden, model["heads"], tp)
-            experts = model.get("experts", 0)
-            self.feed = (
-                Experts(hidden, model["ffn"], experts, model["experts_per_token"])
-                if experts
-                else Mlp(hidden, model["ffn"], tp)
-            )
-
-        def forward(self, x: Any) -> Any:
-            x = x + self.attention(self.attention_norm(x))
-            return x + self.feed(self.feed_norm(x))
-
-    class Stage(nn.Module):  # type: ignore[name-defined,misc]
-        """Consecutive blocks of a decoder; the first has the embeddings, the last the LM head."""
-
-        def __init__(self, model: Mapping[str, int], tp: int, stage: int, stages: int) -> None:
-            super().__init__()
-            hidden, vocab = model["hidden"], model["vocab"]
-            first, last = stage == 0, stage == stages - 1
-            self.tokens = nn.Embedding(vocab, hidden) if first else None
-            self.places: Any = nn.Embedding(model["positions"], hidden) if first else None
-            self.blocks = nn.ModuleList(Block(model, tp) for _ in range(model["layers"] // stages))
-            self.norm: Any = nn.LayerNorm(hidden) if last else None
-            self.head = nn.Linear(hidden, vocab, bias=False) if last else None
-
-        def forward(self, x: Any) -> Any:
-            if self.tokens is not None:
-                x = self.tokens(x) + self.places.weight[: x.shape[1]]
-            for block in self.blocks:
-                x = block(x)
-            return x if self.head is None else self.head(self.norm(x))
-
-    return Stage
-
-
-def _loss(torch: Any, logits: Any, labels: Any) -> Any:
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-
-
 def _stepper(job: Mapping[str, Any], torch: Any, device: Any) -> Callable[[], object]:
     """A call that makes one step of the configuration."""
     model, way, ranks = job["model"], job["way"], job["ranks"]
@@ -251,7 +162,7 @@ def _stepper(job: Mapping[str, Any], torch: Any, device: Any) -> Callable[[], ob
     stages, tp = (ranks if way == "pp" else 1), (ranks if way == "tp" else 1)
     torch.manual_seed(0)
     with device:
-        stage = _modules(torch)(model, tp, rank if stages > 1 else 0, stages)
+        stage = modules(torch)(model, tp, rank if stages > 1 else 0, stages)
         batch, sequence = job["batch"], job["sequence"]
         tokens = torch.randint(model["vocab"], (batch, sequence))
     trained = stage
@@ -267,7 +178,7 @@ def _stepper(job: Mapping[str, Any], torch: Any, device: Any) -> Callable[[], ob
     if way == "pp":
         pipelining = torch.distributed.pipelining
         part = pipelining.PipelineStage(stage, rank, ranks, device)
-        schedule = pipelining.Schedule1F1B(part, job["micro_batches"], partial(_loss, torch))
+        schedule = pipelining.Schedule1F1B(part, job["micro_batches"], stage.loss)
 
         def pass_through() -> None:
             last = rank == ranks - 1
@@ -275,7 +186,7 @@ def _stepper(job: Mapping[str, Any], torch: Any, device: Any) -> Callable[[], ob
     else:
 
         def pass_through() -> None:
-            _loss(torch, trained(tokens), tokens).backward()
+            stage.loss(trained(tokens), tokens).backward()
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)

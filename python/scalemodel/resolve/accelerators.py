@@ -59,6 +59,7 @@ _LEAST_PEAK = 1e6
 #: a few large cores, or does not say, their blocks are spread as they were measured.
 _BORROWED_MULTIPROCESSORS = 132
 _BESIDE_PRODUCTS = _core.AttentionKernels().flash3_narrow
+_TILE = _core.AttentionKernels().tile
 
 # How the constants moved from Ampere to Hopper: a shorter start, operands shared between
 # multiprocessors (multicast), results written beside the next tile's arithmetic.
@@ -227,12 +228,14 @@ def build_accelerator(table: Table) -> _core.Accelerator:
                 )
             },
             flash3_narrow=attention.number("flash3_narrow", _BESIDE_PRODUCTS),
+            tile=attention.number("tile", _TILE),
             launch_s=attention.quantity("launch", "s"),
         ),
         elementwise=_core.ElementwiseKernels(
             add_fraction=elementwise.fraction("add_fraction"),
             norm_fraction=elementwise.fraction("norm_fraction"),
             softmax_fraction=elementwise.fraction("softmax_fraction"),
+            activation_fraction=elementwise.number("activation_fraction", 0.0),
             launch_s=elementwise.quantity("launch", "s"),
         ),
         scan=_scan(top.sub("scan")),

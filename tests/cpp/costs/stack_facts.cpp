@@ -70,6 +70,39 @@ TEST_CASE("the host launches single experts late: their kernels add to the layer
   CHECK(about_equal(grouped.forward.compute, expert_layer_of(c).forward.compute));
 }
 
+TEST_CASE("a CPU that computes what it launches does one after the other") {
+  ExpertCase c;
+  c.stack.grouped_launch = true;
+  const LayerCost free = expert_layer_of(c);
+  c.stack.host_computes = true;
+  CHECK(about_equal(expert_layer_of(c).forward.compute, free.forward.compute));
+  const auto added = [&](Seconds launch) {
+    c.stack.host_launch = launch;
+    return expert_layer_of(c);
+  };
+  const LayerCost one = added(1 * unit::us), three = added(3 * unit::us);
+  const Seconds forward = one.forward.compute - free.forward.compute;
+  const Seconds backward = one.backward.compute - free.backward.compute;
+  const Seconds weight = one.weight_gradient - free.weight_gradient;
+  CHECK(forward > 5 * unit::us);
+  CHECK(backward > forward);
+  CHECK(weight > Seconds{});
+  CHECK(about_equal(three.forward.compute - free.forward.compute, 3 * forward));
+  CHECK(about_equal(three.backward.compute - free.backward.compute, 3 * backward));
+  CHECK(about_equal(three.weight_gradient - free.weight_gradient, 3 * weight));
+}
+
+TEST_CASE("activation functions may reach another share of the bandwidth than additions") {
+  ExpertCase c;
+  const OperatorCost as_additions = operator_of(c, "activation");
+  auto& kernels = c.cluster.accelerator.elementwise;
+  kernels.activation_fraction = kernels.add_fraction;
+  CHECK(operator_of(c, "activation").forward == as_additions.forward);
+  kernels.activation_fraction = kernels.add_fraction / 4;
+  CHECK(operator_of(c, "activation").forward > 3 * as_additions.forward);
+  CHECK(operator_of(c, "residual").forward == operator_of(ExpertCase{}, "residual").forward);
+}
+
 TEST_CASE("a routed layer keeps the host busy, twice so where micro-batches are paired") {
   ExpertCase c;
   c.strategy = testing::degrees(1, 1, 1, 32);

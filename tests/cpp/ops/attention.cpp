@@ -160,6 +160,19 @@ TEST_CASE("exponentials bound narrow heads of flash3, forward alone") {
   CHECK(loss(AttentionKernel::flash1).first == Approx(1).epsilon(1e-3));
 }
 
+TEST_CASE("kernels with small tiles compute less beyond the diagonal") {
+  Accelerator small = testing::reference_accelerator();
+  small.attention.launch = Seconds{};
+  Accelerator usual = small;
+  small.attention.tile = 32;
+  const AttentionWork one = work(512);
+  const double gain = time_of(one, AttentionKernel::flash2, usual).backward /
+                      time_of(one, AttentionKernel::flash2, small).backward;
+  CHECK(gain == Approx((512 + 128.0) / (512 + 32.0)));
+  CHECK(attention_model_flop(one) ==
+        Flop{2 * one.batch * one.heads * (one.head_dim + one.v_head_dim) * 512 * 512 / 2});
+}
+
 TEST_CASE("dropout costs time only where the score maps are stored") {
   AttentionWork dropped = work(2048);
   dropped.dropout = true;

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import scalemodel._core as _core
-from scalemodel import resolve
+from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration import cores
 from scalemodel.calibration.check import CONFIGURATIONS, catalogue_of, predicted
+from scalemodel.calibration.host import LAYERS, host_launch_s
 from scalemodel.calibration.machine import (
     TABLES,
     attention_shapes,
@@ -21,6 +22,7 @@ from scalemodel.calibration.machine import (
     measure_machine,
 )
 from scalemodel.cli import main
+from scalemodel.resolve.stacks import stack
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch (extra torch) is not installed"
@@ -61,6 +63,7 @@ def tables(folder: Path, *, ranks: int = 2) -> Path:
             for which, batch, tokens, heads, width in attention_shapes(40)
         ],
     }
+    rows["host"] = [{"layers": n, "tokens": 8, "time_us": 500 + 300 * n} for n in LAYERS]
     if ranks > 1:
         rows["collectives"] = [
             {"op": op, "bytes": size, "gpus": 2, "nodes": 1, "time_us": 100 + 1e6 * size / SENT}
@@ -100,6 +103,28 @@ def test_a_machine_becomes_a_cluster_that_predicts(tmp_path: Path) -> None:
     assert times_s["gpt", "ddp", 128] > times_s["gpt", "one", 128]
     assert times_s["gpt", "fsdp", 512] > times_s["gpt", "one", 512]
     assert times_s["gpt", "pp", 128] < 4 * times_s["gpt", "one", 128]
+
+
+def test_launches_take_what_layers_of_a_few_numbers_take_beyond_their_kernels(
+    tmp_path: Path,
+) -> None:
+    folder = tables(tmp_path / "machine")
+    calibrate_machine(folder).write(folder / "catalog")
+    facts = {"host_computes": True, "softmax_loss": True}
+    with catalogue_of(folder):
+        entry = catalog.load("accelerators", "here")
+        launch_s = stack("here").host_launch_s
+
+        def found_s(layer_us: float) -> float:
+            rows = [{"layers": str(n), "time_us": str(500 + layer_us * n)} for n in LAYERS]
+            return host_launch_s(entry, facts, rows)
+
+        assert launch_s == pytest.approx(found_s(300), rel=0.01)
+        # Each launch takes its part of what a layer takes more; longer kernels leave none.
+        less_s, more_s, most_s = found_s(300), found_s(400), found_s(600)
+        assert most_s - more_s == pytest.approx(2 * (more_s - less_s))
+        assert 20 < 100e-6 / (more_s - less_s) < 60
+        assert found_s(1) == 0
 
 
 def test_rates_of_attention_are_found_again() -> None:

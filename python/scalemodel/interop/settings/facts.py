@@ -60,6 +60,7 @@ _MEGATRON_MEMORY: Final = "Megatron-Core keeps 16-bit weights and sharded FP32 c
 _MEGATRON_STAGES: Final = "its pipeline schedules free the outputs they have sent"
 
 _MEGATRON: Final[dict[str, Fact]] = {
+    "host_computes": _fixed(False, "CPUs launch what accelerators run"),
     "attention": _stated("attention_backend"),
     "selective": _stated("recompute_modules"),
     "selective_modules": _stated("recompute_modules"),
