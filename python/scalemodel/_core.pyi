@@ -5589,7 +5589,7 @@ class RouterPolicy:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, router: str = 'round_robin', cache_threshold: float = 0.3, balance_requests: float = 64.0, balance_ratio: float = 1.5, overlap_weight: float = 1.0, counts_sent: bool = False) -> None:
+    def __init__(self, *, router: str = 'round_robin', cache_threshold: float = 0.3, balance_requests: float = 64.0, balance_ratio: float = 1.5, overlap_weight: float = 1.0, counts_sent: bool = False, queue_weight: float = 2.0, kv_cache_weight: float = 2.0, prefix_weight: float = 3.0, active_weight: float = 0.0, scrape_interval_s: float = 0.05, active_until_end: bool = True) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5602,6 +5602,16 @@ class RouterPolicy:
     def to_dict(self) -> dict:
         """
         Field names and values.
+        """
+    @property
+    def active_until_end(self) -> bool:
+        """
+        weighted_scorers: requests are under way until their end, not until the headers of their responses
+        """
+    @property
+    def active_weight(self) -> float:
+        """
+        weighted_scorers: of few requests under way
         """
     @property
     def balance_ratio(self) -> float:
@@ -5624,14 +5634,34 @@ class RouterPolicy:
         prompts count as held once they are sent, not once they are computed
         """
     @property
+    def kv_cache_weight(self) -> float:
+        """
+        weighted_scorers: of what is free of the KV cache
+        """
+    @property
     def overlap_weight(self) -> float:
         """
         kv_cost: weight of prompt tokens to compute beside tokens held
         """
     @property
+    def prefix_weight(self) -> float:
+        """
+        weighted_scorers: of the share of the prompt that is held
+        """
+    @property
+    def queue_weight(self) -> float:
+        """
+        weighted_scorers: of the shortest queue
+        """
+    @property
     def router(self) -> str:
         """
         how a request finds its replica
+        """
+    @property
+    def scrape_interval_s(self) -> float:
+        """
+        weighted_scorers: between two looks at queue and KV cache; 0: always current
         """
 class Autoscaler:
     """

@@ -33,6 +33,12 @@ namespace scalemodel {
 /// * kv_cost: the lowest cost w (prompt tokens still to compute there + uncached tokens of the
 ///   request) + tokens held there, ties in turn. Source: cost function of NVIDIA Dynamo's KV
 ///   router, in tokens for its blocks.
+/// * weighted_scorers: the highest sum of weighted scores, ties at random. Scores are 1 for the
+///   shortest queue and 0 for the longest; 1 - utilisation of the KV cache; 1 - requests under way
+///   over the most of any replica; and the share of the prompt that is held. Queue and utilisation
+///   are those that were last scraped. Source: Gateway API inference extension and llm-d, scorers
+///   queue, kv-cache-utilization, active-request and prefix-cache, picker max-score; weights of its
+///   usual profile 2, 2 and 3, active requests none.
 /// * session_sticky: a hash of the session decides; a request without one goes to the least loaded
 ///   (vLLM production stack, session router).
 enum class Router : std::uint8_t {
@@ -42,15 +48,16 @@ enum class Router : std::uint8_t {
   power_of_two,
   prefix_aware,
   kv_cost,
-  session_sticky
+  session_sticky,
+  weighted_scorers
 };
 
 template <>
 struct EnumNames<Router> {
   static constexpr std::string_view what = "router";
-  static constexpr std::array<std::string_view, 7> names{
-      "round_robin",  "random",  "least_loaded",  "power_of_two",
-      "prefix_aware", "kv_cost", "session_sticky"};
+  static constexpr std::array<std::string_view, 8> names{
+      "round_robin",  "random",  "least_loaded",   "power_of_two",
+      "prefix_aware", "kv_cost", "session_sticky", "weighted_scorers"};
 };
 
 /// A router and its settings.
@@ -63,6 +70,15 @@ struct RouterPolicy {
   /// Prompts count as held from the moment they are sent, as routers do that keep a tree of what
   /// they sent; else once they are computed, as events of the engines tell.
   bool counts_sent = false;
+  // Of weighted_scorers.
+  double queue_weight = 2, kv_cache_weight = 2, prefix_weight = 3, active_weight = 0;
+  /// Between two looks at the metrics of a replica. Source: Gateway API inference extension,
+  /// runserver.go, refresh-metrics-interval 50 ms.
+  Seconds scrape_interval{0.05};
+  /// A request is under way until its answer ends; else until the headers of its response, which
+  /// streams send before the first token. Source: llm-d-inference-scheduler before issue 376 of
+  /// October 2025, and issue 1483 of the Gateway API inference extension.
+  bool active_until_end = true;
 
   bool operator==(const RouterPolicy&) const = default;
 };
@@ -82,7 +98,19 @@ struct RecordOf<RouterPolicy> {
       field("overlap_weight", &T::overlap_weight, 0, 1e6,
             "kv_cost: weight of prompt tokens to compute beside tokens held"),
       field("counts_sent", &T::counts_sent,
-            "prompts count as held once they are sent, not once they are computed")};
+            "prompts count as held once they are sent, not once they are computed"),
+      field("queue_weight", &T::queue_weight, 0, 1e6, "weighted_scorers: of the shortest queue"),
+      field("kv_cache_weight", &T::kv_cache_weight, 0, 1e6,
+            "weighted_scorers: of what is free of the KV cache"),
+      field("prefix_weight", &T::prefix_weight, 0, 1e6,
+            "weighted_scorers: of the share of the prompt that is held"),
+      field("active_weight", &T::active_weight, 0, 1e6,
+            "weighted_scorers: of few requests under way"),
+      field("scrape_interval_s", &T::scrape_interval, 0, 1e6,
+            "weighted_scorers: between two looks at queue and KV cache; 0: always current"),
+      field("active_until_end", &T::active_until_end,
+            "weighted_scorers: requests are under way until their end, not until the headers of "
+            "their responses")};
 };
 
 /// Replicas of one kind.

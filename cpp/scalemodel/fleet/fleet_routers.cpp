@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "scalemodel/fleet/running_fleet.hpp"
 
@@ -24,6 +25,8 @@ std::size_t RunningFleet::route(std::size_t request, Seconds now) {
       return by_cost(request);
     case Router::session_sticky:
       return by_session(request, now);
+    case Router::weighted_scorers:
+      return by_scores(request, now);
   }
   return 0;
 }
@@ -90,6 +93,68 @@ std::size_t RunningFleet::by_session(std::size_t request, Seconds now) {
   }
   SplitMix hash(static_cast<std::uint64_t>(sessions_[request]) ^ options_.seed);
   return online_[static_cast<std::size_t>(hash.next() % online_.size())];
+}
+
+void RunningFleet::scrape(Seconds now) {
+  const Seconds interval = options_.policy.scrape_interval;
+  Seconds tick = now;
+  if (interval > Seconds{}) {
+    tick = std::floor(now / interval) * interval;
+    if (tick <= scraped_) return;
+  }
+  scraped_ = tick;
+  bring_all(tick);
+  for (const std::size_t i : online_) {
+    queued_[i] = replicas_[i].requests_queued();
+    utilisation_[i] = replicas_[i].cache_utilisation();
+  }
+}
+
+void RunningFleet::add_scores(double weight, const std::vector<double>& values, bool from_lowest) {
+  if (weight <= 0) return;
+  double low = values[online_.front()], high = low;
+  for (const std::size_t i : online_) {
+    low = std::min(low, values[i]);
+    high = std::max(high, values[i]);
+  }
+  if (!from_lowest) low = 0;
+  // Where all are equal they are told apart by other scores.
+  if (high <= low) return;
+  for (const std::size_t i : online_) cost_[i] += weight * (values[i] - low) / (high - low);
+}
+
+/// The lowest cost, which is all weights less the scores.
+std::size_t RunningFleet::by_scores(std::size_t request, Seconds now) {
+  const RouterPolicy& policy = options_.policy;
+  scrape(now);
+  std::fill(cost_.begin(), cost_.end(), 0);
+  add_scores(policy.queue_weight, queued_, true);
+  for (const std::size_t i : online_) cost_[i] += policy.kv_cache_weight * utilisation_[i];
+  if (policy.active_weight > 0) {
+    bring_all(now);
+    for (const std::size_t i : online_) {
+      active_[i] = policy.active_until_end ? load_[i] : replicas_[i].requests_arriving();
+    }
+    add_scores(policy.active_weight, active_, false);
+  }
+  const PrefixCaching& caching = options_.caching;
+  if (policy.prefix_weight > 0 && caching.enabled()) {
+    count_held(request);
+    const auto blocks = static_cast<double>(caching.prefixes.of(request).size());
+    const double weight = policy.prefix_weight / std::max(1.0, blocks);
+    for (const std::size_t i : online_) cost_[i] -= weight * held_[i];
+  }
+  return any_lowest();
+}
+
+std::size_t RunningFleet::any_lowest() {
+  best_.clear();
+  for (const std::size_t i : online_) {
+    if (!best_.empty() && cost_[i] > cost_[best_.front()]) continue;
+    if (!best_.empty() && cost_[i] < cost_[best_.front()]) best_.clear();
+    best_.push_back(i);
+  }
+  return best_.size() == 1 ? best_.front() : best_[drawn(best_.size())];
 }
 
 }  // namespace scalemodel

@@ -21,7 +21,8 @@ RunningFleet::RunningFleet(std::span<const FleetKind> kinds, std::span<const Req
   found_.served.resize(requests.size());
   found_.replicas.resize(requests.size());
   const Router router = options.policy.router;
-  const bool asks = router == Router::prefix_aware || router == Router::kv_cost;
+  const bool scores = router == Router::weighted_scorers && options.policy.prefix_weight > 0;
+  const bool asks = router == Router::prefix_aware || router == Router::kv_cost || scores;
   const bool records = asks && options.caching.enabled();
   counts_sent_ = records && options.policy.counts_sent;
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
@@ -40,6 +41,9 @@ RunningFleet::RunningFleet(std::span<const FleetKind> kinds, std::span<const Req
   load_.resize(replicas_.size());
   cost_.resize(replicas_.size());
   held_.resize(replicas_.size());
+  queued_.resize(replicas_.size());
+  utilisation_.resize(replicas_.size());
+  active_.resize(replicas_.size());
   in_order_ =
       options.caching.enabled() && std::any_of(options.tiers.begin(), options.tiers.end(),
                                                [](const CacheTier& tier) { return tier.shared; });

@@ -92,6 +92,14 @@ class RunningFleet {
   std::size_t by_prefix(std::size_t request);
   std::size_t by_cost(std::size_t request);
   std::size_t by_session(std::size_t request, Seconds now);
+  std::size_t by_scores(std::size_t request, Seconds now);
+  /// Queue and KV cache of every replica as its metrics said when they were last looked at.
+  void scrape(Seconds now);
+  /// A cost that grows from 0, for the lowest value or for none at all, to `weight` for the
+  /// highest.
+  void add_scores(double weight, const std::vector<double>& values, bool from_lowest);
+  /// One of those of the lowest cost, at random.
+  std::size_t any_lowest();
 
   // Replicas over time.
   void bring_all(Seconds until);
@@ -145,7 +153,11 @@ class RunningFleet {
   std::vector<double> next_event_;  ///< seconds
   std::vector<double> load_;        ///< requests between arrival and end
   std::vector<double> cost_;
-  std::vector<std::int32_t> held_;  ///< blocks of the request at the router
+  std::vector<std::int32_t> held_;            ///< blocks of the request at the router
+  std::vector<double> queued_, utilisation_;  ///< of its metrics, when they were scraped
+  std::vector<double> active_;
+  std::vector<std::size_t> best_;  ///< replicas of the highest score
+  Seconds scraped_{-kInfinity};
 };
 
 }  // namespace scalemodel

@@ -142,6 +142,10 @@ class Replica {
   }
   /// Those of them before their first token.
   double requests_waiting() const noexcept { return requests_in_system() - sequences_; }
+  /// Those that the engine has taken and not yet begun, preempted ones included.
+  double requests_queued() const noexcept { return static_cast<double>(waiting_.size()); }
+  /// Those that it has not taken yet: nothing of their response has been sent.
+  double requests_arriving() const noexcept { return static_cast<double>(incoming_.size()); }
   /// Share of the KV cache that sequences and prompts under way use.
   double cache_utilisation() const { return all_blocks_ > 0 ? used() / all_blocks_ : 0; }
   /// Prompt tokens that are still to be computed.

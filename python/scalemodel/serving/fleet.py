@@ -61,8 +61,9 @@ def simulate_fleet(
         Replicas: copies of the instance of a plan, as many as it has, or as given.
     router : str or RouterPolicy
         ``"round_robin"``, ``"random"``, ``"least_loaded"`` (fewest requests), ``"power_of_two"``,
-        ``"prefix_aware"`` (SGLang's cache_aware), ``"kv_cost"`` (Dynamo's cost) or
-        ``"session_sticky"``.
+        ``"prefix_aware"`` (SGLang's cache_aware), ``"kv_cost"`` (Dynamo's cost),
+        ``"session_sticky"`` or ``"weighted_scorers"`` (of llm-d and the Gateway API inference
+        extension, by metrics as old as `scrape_interval_s` of the policy).
     limits : mapping, optional
         What each request is held to: ``ttft_s``, ``tpot_s``, ``e2e_s``; or such a mapping by
         tenant.
@@ -102,7 +103,8 @@ def simulate_fleet(
 
     References
     ----------
-    SGLang model gateway, policy cache_aware; NVIDIA Dynamo, KV router; Mitzenmacher, IEEE Trans.
+    SGLang model gateway, policy cache_aware; NVIDIA Dynamo, KV router; Gateway API inference
+    extension, scorers; Mitzenmacher, IEEE Trans.
     Parallel Distrib. Syst. 12 (2001) 1094-1104; Kubernetes, Horizontal Pod Autoscaling.
 
     Examples

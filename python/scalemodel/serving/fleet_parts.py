@@ -30,6 +30,7 @@ ROUTERS = (
     "prefix_aware",
     "kv_cost",
     "session_sticky",
+    "weighted_scorers",
 )
 #: What each request may be held to: the columns of `METRICS`.
 REQUEST_LIMITS = tuple(f"{metric}_s" for metric in METRICS)

@@ -32,8 +32,9 @@ TEST_CASE("a start takes its schedule, its weights and its warm-up") {
 
 TEST_CASE("requests outlive failures, or are lost as often as they were tried") {
   const Instance one = usual_replica();
-  for (const Router router : {Router::round_robin, Router::least_loaded, Router::power_of_two,
-                              Router::prefix_aware, Router::kv_cost, Router::session_sticky}) {
+  for (const Router router :
+       {Router::round_robin, Router::least_loaded, Router::power_of_two, Router::prefix_aware,
+        Router::kv_cost, Router::session_sticky, Router::weighted_scorers}) {
     for (const int retries : {0, 1, 100}) {
       Run run{conversations(2000, 20, 3), {}};
       run.options.policy.router = router;

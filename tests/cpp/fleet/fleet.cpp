@@ -14,9 +14,9 @@
 namespace scalemodel::testing {
 namespace {
 
-constexpr std::array kRouters{Router::round_robin,   Router::random,       Router::least_loaded,
-                              Router::power_of_two,  Router::prefix_aware, Router::kv_cost,
-                              Router::session_sticky};
+constexpr std::array kRouters{Router::round_robin,    Router::random,          Router::least_loaded,
+                              Router::power_of_two,   Router::prefix_aware,    Router::kv_cost,
+                              Router::session_sticky, Router::weighted_scorers};
 
 FleetResult run_fleet(const Instance& one, int count, const FleetTraffic& traffic, Router router,
                       bool caches = true, double store = 0) {

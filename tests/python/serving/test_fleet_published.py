@@ -18,7 +18,8 @@ FACTOR = 1.5  # that predicted gains may be off
 
 # llm-d-kv-cache-manager, benchmarking/37-capacity/README.md, commit edb766f: Llama 3.1 70B on 4
 # pods, 83 groups of 3 prompts, 8,000 + 1,000 tokens in, 1,000 out. Stages: requests
-# a second, seconds; then output tokens a second by router. The first one warms up.
+# a second, seconds; then output tokens a second by router. The first one warms up. At the last load
+# 15 % of what went by load failed, and counts for nothing.
 STAGES = (
     (10, 25),
     (3, 210),
@@ -34,9 +35,26 @@ STAGES = (
 MEASURED = {
     "prefix_aware": (2590.0, 3345.2, 3916.7, 4640.3, 5557.1, 6264.0, 6765.9, 7345.1, 8003.9),
     "random": (2505.7, 2829.5, 2898.2, 2955.9, 3108.8, 3117.3, 3140.8, 3126.2, 3241.0),
-    "least_loaded": (2545.4, 2967.6, 2943.6, 2656.5, 2506.3, 2620.3, 2897.6, 2549.1, 2334.5),
+    "load": (2545.4, 2967.6, 2943.6, 2656.5, 2506.3, 2620.3, 2897.6, 2549.1, 2334.5),
 }
 KV_CACHE_TOKENS = 461_376  # of a pod, the same report
+# The profiles of the report: active-request-scorer and kv-cache-scorer of weight 1, and where the
+# router is precise prefix-cache-scorer of weight 2. Answers were streamed, whose requests that
+# version forgot at the headers of their responses (kubernetes-sigs/gateway-api-inference-extension
+# issue 1483; llm-d/llm-d-router issues 317 and 376), so that nothing told it of queues.
+BY_LOAD = sm.RouterPolicy(
+    router="weighted_scorers",
+    queue_weight=0,
+    kv_cache_weight=1,
+    prefix_weight=0,
+    active_weight=1,
+    active_until_end=False,
+)
+POLICIES = {
+    "prefix_aware": BY_LOAD.replace(prefix_weight=2),
+    "random": sm.RouterPolicy(router="random"),
+    "load": BY_LOAD,
+}
 _PAUSE_S = 5000.0  # between stages: all requests of one are done before the next
 
 
@@ -85,28 +103,47 @@ def test_the_cache_of_a_pod_is_as_large_as_it_was() -> None:
 def test_routers_reach_the_rates_of_llm_d_stage_by_stage() -> None:
     trace, stage = staged_trace()
     plan = four_pods()
-    rates: dict[str, np.ndarray] = {}
-    for router in MEASURED:
-        rates[router] = rates_of(served_by(router, trace, plan), stage)
+    rates = {
+        router: np.median(
+            [
+                rates_of(sm.simulate_fleet(trace, plan, router=policy, seed=seed), stage)
+                for seed in range(3)
+            ],
+            axis=0,
+        )
+        for router, policy in POLICIES.items()
+    }
     # Where prompts are found nothing but decoding is left: every stage within 7 %.
     assert rates["prefix_aware"] == pytest.approx(np.array(MEASURED["prefix_aware"]), rel=0.07)
     # Routers that know no caches recompute and evict: within a quarter for random.
     assert rates["random"] == pytest.approx(np.array(MEASURED["random"]), rel=0.27)
-    # Load scores of llm-d did worse than random; here they find as much as random does, and are up
-    # to two thirds too fast. Their rates are those of a fleet that finds nothing, in the median
-    # within 5 %: what they weigh, which the report does not say, sends prompts past their caches.
-    assert rates["least_loaded"] == pytest.approx(np.array(MEASURED["least_loaded"]), rel=0.67)
-    blank = rates_of(sm.simulate_fleet(trace, plan, router="random", prefix_cache=False), stage)
-    ratio = blank / np.array(MEASURED["least_loaded"])
-    assert ratio == pytest.approx(1, rel=0.2)
-    assert np.median(ratio) == pytest.approx(1, abs=0.05)
-    for blind, own in (("random", rates["random"]), ("least_loaded", blank)):
-        gain = rates["prefix_aware"] / own
+    assert rates["load"] == pytest.approx(np.array(MEASURED["load"]), rel=0.48)
+    for blind, limit in (("random", 1.25), ("load", FACTOR)):
+        gain = rates["prefix_aware"] / rates[blind]
         measured = np.array(MEASURED["prefix_aware"]) / np.array(MEASURED[blind])
         off = np.maximum(gain / measured, measured / gain)
         assert (gain > 1).all()
-        assert off.max() < FACTOR
+        assert off.max() < limit
         assert np.median(off) < 1.3
+
+
+def test_a_scorer_that_forgets_streams_is_slower_than_one_that_does_not() -> None:
+    # What load scores lost to random choice: under load all KV caches are full, and queues grow
+    # where one of them is a block less so.
+    trace, stage = staged_trace()
+    plan = four_pods()
+    rates, spread = {}, {}
+    for until_end in (False, True):
+        policy = BY_LOAD.replace(active_until_end=until_end)
+        served = sm.simulate_fleet(trace, plan, router=policy)
+        rates[until_end] = rates_of(served, stage)
+        last = np.bincount(served.replica[stage == len(STAGES) - 1], minlength=4)
+        spread[until_end] = last.max() / last.mean()
+    assert (rates[False] <= 1.01 * rates[True]).all()
+    assert rates[False].sum() < 0.92 * rates[True].sum()
+    # Of a thousand requests at the last load the fullest pod had a queue of 360 beside what ran.
+    assert spread[True] < 1.02
+    assert spread[False] > 1.15
 
 
 def test_the_gain_of_precise_routing_on_eight_pods() -> None:
