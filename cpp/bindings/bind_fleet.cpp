@@ -11,6 +11,7 @@
 #include "bindings/scheduler_calls.hpp"
 #include "bindings/serving_instance.hpp"
 #include "scalemodel/fleet/fleet.hpp"
+#include "scalemodel/fleet/tier_reach.hpp"
 #include "scalemodel/serving/simulation.hpp"
 
 namespace scalemodel::bindings {
@@ -184,6 +185,13 @@ Examples
 --------
 >>> CacheTier(capacity_bytes=1e12, read_bytes_per_s=40e9, write_bytes_per_s=40e9).writes
 'write_through')");
+  bind_record<TierReach>(m, R"(What lies between the ranks of a replica and a tier.
+
+Examples
+--------
+>>> reach = TierReach(ranks=2, link_bytes_per_s=50e9, reached_fraction=0.8)
+>>> reached_tier(CacheTier(capacity_bytes=1e12), reach).read_bytes_per_s
+80000000000.0)");
   bind_record<TierTotals>(m, "What a tier did.");
   bind_record<PrefixTimes>(m, "To load a prefix from a tier, and to compute it.");
   bind_record<StartUp>(m, R"(How a replica comes up.
@@ -252,6 +260,35 @@ Examples
 --------
 >>> startup_s(StartUp(schedule_s=10, read_bytes_per_s=5e9, warm_up_s=30), 700e9)
 180.0)");
+  m.def("reached_tier", &reached_tier, py::arg("settings"), py::arg("reach"),
+        R"(A tier with the bandwidths, and where its capacity is 0 the size, that a replica finds.
+
+Examples
+--------
+>>> reach = TierReach(ranks=4, node_accelerators=8, node_read_bytes_per_s=40e9,
+...                   node_write_bytes_per_s=20e9, rank_capacity_bytes=1e12)
+>>> tier = reached_tier(CacheTier(capacity_bytes=0.0), reach)
+>>> tier.read_bytes_per_s, tier.write_bytes_per_s, tier.capacity_bytes
+(20000000000.0, 10000000000.0, 4000000000000.0))");
+  m.def(
+      "weights_bytes_per_s", [](const TierReach& reach) { return weights_bandwidth(reach).base(); },
+      py::arg("reach"),
+      R"(Bandwidth at which all ranks of a replica read their weights.
+
+Examples
+--------
+>>> weights_bytes_per_s(TierReach(ranks=16, node_accelerators=8, node_read_bytes_per_s=5e9))
+10000000000.0)");
+  m.def(
+      "mean_power_w",
+      [](const ReplicaTotals& part, double span, double working, double idle) {
+        return mean_power(part, Seconds{checked("span_s", span, 1e-9, 1e12)},
+                          Watts{checked("working_w", working, 0, 1e9)},
+                          Watts{checked("idle_w", idle, 0, 1e9)})
+            .base();
+      },
+      py::arg("part"), py::arg("span_s"), py::arg("working_w"), py::arg("idle_w"),
+      "Mean watts of a replica: working in its steps, idle while it is online, none while off.");
   m.def(
       "jain_index",
       [](const NumberColumn& shares) {

@@ -192,4 +192,11 @@ FleetResult simulate_fleet(std::span<const FleetKind> kinds, std::span<const Req
 /// everything. Source: Jain, Chiu and Hawe, DEC-TR-301 (1984).
 double jain_index(std::span<const double> shares) noexcept;
 
+/// Mean over `span` of a replica that draws `working` in its steps, `idle` while it is online and
+/// has none, and nothing while it is off.
+constexpr Watts mean_power(const ReplicaTotals& part, Seconds span, Watts working, Watts idle) {
+  const Seconds busy = part.stream.busy;
+  return busy / span * working + (part.online / span - busy / span) * idle;
+}
+
 }  // namespace scalemodel

@@ -16,7 +16,7 @@ void RunningFleet::expect_failures(Seconds now) {
 }
 
 void RunningFleet::expect_failure(std::size_t place, Seconds now) {
-  const double gap = -std::log(1 - luck_.unit());
+  const double gap = -std::log(1 - luck_[place].unit());
   happenings_.push({now + gap * options_.failures.mtbf, Happening::failure, place});
 }
 

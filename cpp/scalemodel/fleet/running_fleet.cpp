@@ -14,7 +14,6 @@ RunningFleet::RunningFleet(std::span<const FleetKind> kinds, std::span<const Req
       sessions_(sessions),
       options_(options),
       random_(options.seed),
-      luck_(~options.seed),
       index_(count_of(kinds)),
       by_tier_(options.tiers.size()),
       shared_(options.tiers.size(), nullptr) {
@@ -34,6 +33,8 @@ RunningFleet::RunningFleet(std::span<const FleetKind> kinds, std::span<const Req
                              ReplicaExtras{options.caching, std::move(tiers), options.priority});
       if (records) replicas_.back().prefix_cache().record_changes();
       found_.parts.emplace_back().kind = static_cast<double>(kind);
+      const auto place = static_cast<std::uint64_t>(kind) << 32 | static_cast<std::uint64_t>(copy);
+      luck_.emplace_back(SplitMix(~options.seed).next() ^ SplitMix(place).next());
     }
   }
   begin(requests.empty() ? Seconds{} : requests.front().arrival);

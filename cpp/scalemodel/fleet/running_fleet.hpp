@@ -127,7 +127,9 @@ class RunningFleet {
   std::span<const std::int64_t> sessions_;
   const FleetOptions& options_;
   SplitMix random_;
-  SplitMix luck_;  ///< of failures: whatever the router draws
+  /// Of each replica's failures: by its kind and its place there, so that a replica more changes
+  /// nothing of what befalls the others.
+  std::vector<SplitMix> luck_;
   PrefixIndex index_;
   FleetResult found_;
   std::deque<TierStore> stores_;

@@ -262,7 +262,7 @@ class ServedFleet(ServedStream):
                     "max_in_system": part.max_in_system,
                     "preemptions": stream.preemptions,
                     "online_s": part.online_s,
-                    "power_w": busy * powers[kind] + (part.online_s / span - busy) * idle_w,
+                    "power_w": _core.mean_power_w(part, span, powers[kind], idle_w),
                 }
             )
         return pd.DataFrame(rows)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import scalemodel._core as _core
 from scalemodel import catalog
-from scalemodel._core import CacheTier, StartUp
+from scalemodel._core import CacheTier, StartUp, TierReach
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.reader import Reader
 from scalemodel.serving.plan import ServingPlan, ranks_of
@@ -99,50 +99,58 @@ def cache_tiers(
 
 
 def _tier(entry: Reader, plan: ServingPlan, replicas: int, capacity: float | None) -> CacheTier:
-    ranks, cluster = ranks_of(plan.layout), plan.cluster.core
-    link, latency = entry.text("link", ""), 0.0
-    if link not in _LINKS:
-        raise ScaleModelError(f"{entry.where}.link={link!r}: must be one of {', '.join(_LINKS)}")
-    if link == "node":
-        share = ranks / float(cluster.node_accelerators)
-        read = share * entry.quantity("node_read", "bytes_per_s")
-        write = share * entry.quantity("node_write", "bytes_per_s")
-        latency = entry.quantity("latency", "s")
-    else:
-        moved = Reader(catalog.load("reference", "kv_transfer"), "reference/kv_transfer")
-        system = moved.sub(entry.text("transfer", "other"))
-        wire = (
-            float(cluster.accelerator.host_bandwidth_bytes_per_s)
-            if link == "host"
-            else float(cluster.fabric.bandwidth_bytes_per_s)
-        )
-        read = write = ranks * wire * system.fraction("share_fraction")
-        latency = system.number("start_s")
-    if capacity is None:
-        capacity = _capacity(entry, plan)
-        if entry.flag("shared"):
-            capacity *= replicas
-    shared = entry.flag("shared")
-    return CacheTier(
-        capacity_bytes=capacity,
-        read_bytes_per_s=read * (replicas if shared else 1),
-        write_bytes_per_s=write * (replicas if shared else 1),
-        link_bytes_per_s=read if shared else 0.0,
-        latency_s=latency,
+    settings = CacheTier(
+        capacity_bytes=0.0 if capacity is None else capacity,
+        latency_s=_latency_s(entry),
         writes=entry.text("writes", "write_through"),
         threshold_tokens=entry.number("threshold_tokens", 0),
         layerwise=entry.flag("layerwise"),
-        shared=shared,
+        shared=entry.flag("shared"),
+    )
+    return _core.reached_tier(settings, _reach(entry, plan, replicas))
+
+
+def _system(entry: Reader) -> Reader:
+    """What moves blocks over a link, and the share of it that it reaches."""
+    moved = Reader(catalog.load("reference", "kv_transfer"), "reference/kv_transfer")
+    return moved.sub(entry.text("transfer", "other"))
+
+
+def _latency_s(entry: Reader) -> float:
+    if entry.text("link", "") == "node":
+        return entry.quantity("latency", "s")
+    return _system(entry).number("start_s")
+
+
+def _reach(entry: Reader, plan: ServingPlan, replicas: int) -> TierReach:
+    """How the ranks of a replica come to a tier, and its room for each of them."""
+    cluster, link = plan.cluster.core, entry.text("link", "")
+    if link not in _LINKS:
+        raise ScaleModelError(f"{entry.where}.link={link!r}: must be one of {', '.join(_LINKS)}")
+    reach = TierReach(
+        ranks=ranks_of(plan.layout),
+        node_accelerators=cluster.node_accelerators,
+        replicas=replicas,
+        rank_capacity_bytes=_rank_capacity(entry, plan),
+    )
+    if link == "node":
+        return reach.replace(
+            node_read_bytes_per_s=entry.quantity("node_read", "bytes_per_s"),
+            node_write_bytes_per_s=entry.quantity("node_write", "bytes_per_s"),
+        )
+    to_host = cluster.accelerator.host_bandwidth_bytes_per_s
+    return reach.replace(
+        link_bytes_per_s=to_host if link == "host" else cluster.fabric.bandwidth_bytes_per_s,
+        reached_fraction=_system(entry).fraction("share_fraction"),
     )
 
 
-def _capacity(entry: Reader, plan: ServingPlan) -> float:
+def _rank_capacity(entry: Reader, plan: ServingPlan) -> float:
     if "device_ratio" in entry.table:
         task = plan.task
         held = _running(plan).capacity(task.input_tokens, task.output_tokens)
-        device = float(held.memory_kv_cache_bytes) * ranks_of(plan.layout)
-        return entry.number("device_ratio") * device
-    return ranks_of(plan.layout) * entry.quantity("capacity_per_accelerator", "bytes")
+        return entry.number("device_ratio") * float(held.memory_kv_cache_bytes)
+    return entry.quantity("capacity_per_accelerator", "bytes")
 
 
 def tier_table(
@@ -235,18 +243,20 @@ def startup_s(
     names = [*sources.table, "peer"]
     if source not in names:
         raise ScaleModelError(f"source={source!r}: must be one of {', '.join(names)}")
+    reach = TierReach(ranks=ranks, node_accelerators=cluster.node_accelerators)
     if source == "peer":
         moved = Reader(catalog.load("reference", "kv_transfer"), "reference/kv_transfer")
-        reached = moved.sub("mooncake").fraction("share_fraction")
-        read = ranks * float(cluster.fabric.bandwidth_bytes_per_s) * reached
+        reach = reach.replace(
+            link_bytes_per_s=cluster.fabric.bandwidth_bytes_per_s,
+            reached_fraction=moved.sub("mooncake").fraction("share_fraction"),
+        )
     else:
-        # A replica of several nodes reads on all of them.
-        nodes = max(1.0, ranks / float(cluster.node_accelerators))
-        read = nodes * sources.sub(source).quantity("node_read", "bytes_per_s")
+        rate = sources.sub(source).quantity("node_read", "bytes_per_s")
+        reach = reach.replace(node_read_bytes_per_s=rate)
     usual = table.sub("start_up")
     start = StartUp(
         schedule_s=usual.quantity("schedule", "s") if schedule_s is None else schedule_s,
-        read_bytes_per_s=read,
+        read_bytes_per_s=_core.weights_bytes_per_s(reach),
         warm_up_s=usual.quantity("warm_up", "s") if warm_up_s is None else warm_up_s,
     )
     task = plan.task
