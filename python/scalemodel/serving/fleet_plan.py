@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import scalemodel._core as _core
 from scalemodel import resolve
+from scalemodel._core import Autoscaler, Failures, Outage
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.engines import DEFAULT_ENGINE
 from scalemodel.serving.fleet_parts import FleetPart, policy_of
 from scalemodel.serving.fleet_pools import ServedPools
+from scalemodel.serving.fleet_scaled import ScaledSearch
 from scalemodel.serving.fleet_search import (
     Counts,
+    FleetPolicy,
     FleetSearch,
     PoolSearch,
     Served,
@@ -26,6 +30,7 @@ from scalemodel.serving.plans import layout_text
 from scalemodel.serving.serve import serve
 from scalemodel.serving.stream import RequestStream
 from scalemodel.serving.task import Inference
+from scalemodel.serving.tiers import tier_setups
 
 _LARGEST_TP = 16  # tensor-parallel ranks that are tried where no layout is given
 
@@ -40,13 +45,19 @@ class FleetPlan:
         Kinds with at least one replica: their plans and counts. Empty where nothing keeps the
         limits; then `message` and `binds` say why.
     router : str
+    tiers : str
+        Set-up of `cache_tiers` below the KV caches; empty: none is needed.
+    autoscaler : Autoscaler or None
+        What starts and stops the replicas; None: all of them run all the time.
     served : ServedFleet, ServedPools or None
-        The trace in that fleet, or in its pools of prompts and answers.
+        The trace in that fleet, or in its pools of prompts and answers; with its failures, where
+        limits are kept in spite of some.
     values : dict
         Means and percentiles there, by the names of the limits.
     usd_per_hour : float
+        Of the replicas while they run, mean over the trace.
     tried : int
-        Fleets that were simulated.
+        Simulations of fleets.
     limits : dict
     message, binds : str
         What kept the largest fleet from its limits; empty where there is a plan.
@@ -61,6 +72,8 @@ class FleetPlan:
     limits: Mapping[str, float]
     message: str = ""
     binds: str = ""
+    tiers: str = ""
+    autoscaler: Autoscaler | None = None
 
     @property
     def fits(self) -> bool:
@@ -82,8 +95,13 @@ class FleetPlan:
             return f"FleetPlan({self.message})"
         fleet = " + ".join(f"{count} x {name}" for name, count in self.counts.items())
         values = ", ".join(f"{name} {value:.4g}" for name, value in self.values.items())
+        ways = [self.router]
+        if self.tiers:
+            ways.append(f"tiers {self.tiers}")
+        if self.autoscaler is not None:
+            ways.append(f"{self.autoscaler.target:g} {self.autoscaler.signal} a replica")
         return (
-            f"FleetPlan({fleet}, {self.router}, {self.usd_per_hour:.4g} USD/h; {values}; "
+            f"FleetPlan({fleet}, {', '.join(ways)}, {self.usd_per_hour:.4g} USD/h; {values}; "
             f"{self.tried} fleets tried)"
         )
 
@@ -143,6 +161,10 @@ def plan_fleet(
     engine: str = DEFAULT_ENGINE,
     layouts: Sequence[_core.ServingLayout] | None = None,
     routers: Sequence[str] | None = None,
+    tiers: Sequence[str | None] = (None,),
+    autoscalers: Sequence[Autoscaler] = (),
+    failures: Failures | None = None,
+    outages: Sequence[Outage] = (),
     max_replicas: int = 64,
     prune: bool = True,
     pools: bool = False,
@@ -151,11 +173,12 @@ def plan_fleet(
     seed: int = 0,
     progress: bool | Callable[[int, int], object] = False,
 ) -> FleetPlan | dict[str, FleetPlan]:
-    """The cheapest fleet, and its router, that keeps limits of latency on a trace.
+    """The cheapest fleet, and the way to run it, that keeps limits of latency on a trace.
 
     A fleet is a count of replicas of every kind: of every cluster and layout. Fleets are simulated
-    in order of cost until one keeps the limits with one of the routers, so that no cheaper one
-    does. What has no more of any kind than a fleet that failed is left out.
+    in order of cost until one keeps the limits with one of the routers and tiers, so that no
+    cheaper one does. What has no more of any kind than a fleet that failed is left out. Then
+    autoscalers are tried, on every fleet that keeps the limits without one: they cost what runs.
 
     Parameters
     ----------
@@ -175,10 +198,21 @@ def plan_fleet(
     routers : sequence of str, optional
         To be tried in this order; when left out ``least_loaded`` and, where the trace names blocks,
         ``prefix_aware`` before it.
+    tiers : sequence of str or None
+        Set-ups of `cache_tiers` below the KV caches, to be tried in this order behind the routers;
+        None: no tiers. They cost nothing: host memory and SSDs come with a server.
+    autoscalers : sequence of Autoscaler
+        To be tried beside fleets that all run all the time; the first replicas of the first kind
+        run always.
+    failures : Failures, optional
+    outages : sequence of Outage
+        What limits are kept in spite of, as of `simulate_fleet`: such as the loss of the first four
+        replicas at noon. A request that is lost breaks them.
     max_replicas : int
         Of a kind, at most.
     prune : bool
-        False: fleets with no more of any kind than a failed one are simulated all the same.
+        False: fleets with no more of any kind than a failed one are simulated all the same, and
+        autoscalers are tried on fleets that break the limits without one.
     pools : bool
         Prompts and answers on replicas of their own, as of `simulate_pools`: every kind is tried
         in both pools, whose numbers grow apart; `routers` are of the prefill pool.
@@ -207,6 +241,11 @@ def plan_fleet(
     >>> apart = sm.plan_fleet(trace, "llama3_8b", "dgx_h100", {"ttft_p99_s": 0.3}, pools=True)
     >>> sorted(name.split()[0] for name in apart.counts)
     ['decode', 'prefill']
+    >>> lost = sm.Outage(begin_s=3.0, end_s=60.0, first=0, count=1)
+    >>> plans = [sm.plan_fleet(trace, "llama3_8b", "dgx_h100", {"ttft_p95_s": 0.3}, outages=each)
+    ...          for each in ([], [lost])]
+    >>> plans[0].usd_per_hour < plans[1].usd_per_hour
+    True
     """
     kept = limits_of(limits)
     if not kept:
@@ -228,6 +267,8 @@ def plan_fleet(
         raise ScaleModelError("models, clusters: must name at least one each")
     if stock is not None:
         _check_stock(stock)
+    wrongs = _wrongs_of(failures, outages)
+    _check_ways(tiers, autoscalers, wrongs, pools, stock)
     searches: dict[str, FleetSearch] = {}
     for model in asked:
         chosen = model if isinstance(model, resolve.Model) else resolve.model(model)
@@ -239,15 +280,18 @@ def plan_fleet(
             kinds += _kinds(chosen, where, mean.replace(prefilled=True), engine, layouts)
         if not kinds or (pools and len(kinds) == prompt_kinds):
             raise ScaleModelError(f"models: {chosen.name}: fits no cluster in any layout")
-        tried = _routers_of(own, routers)
+        tried = [
+            FleetPolicy(router, setup or "")
+            for setup, router in itertools.product(tiers, _routers_of(own, routers))
+        ]
         options = {"store_tokens": store_tokens, "seed": seed, "progress": progress}
         most = tuple(min(max_replicas, _held(plan, stock)) for plan in kinds)
         given = (own, kinds, most, tried, kept, prune, options)
         searches[chosen.name] = (
-            PoolSearch(*given, prompt_kinds=prompt_kinds) if pools else FleetSearch(*given)
+            PoolSearch(*given, prompt_kinds=prompt_kinds) if pools else FleetSearch(*given, wrongs)
         )
     if stock is None:
-        plans = {name: _answer(search, search.cheapest()) for name, search in searches.items()}
+        plans = {name: _cheapest(search, autoscalers) for name, search in searches.items()}
     else:
         chosen_counts = shared_out(list(searches.values()), stock)
         counts: list[Counts | None] = [None] * len(searches)
@@ -333,13 +377,63 @@ def _answer(search: FleetSearch, counts: Counts | None) -> FleetPlan:
         )
         message = f"no fleet of at most {search.most} replicas keeps the limits; nearest: {missed}"
         return FleetPlan((), "", None, {}, 0.0, search.tried, search.limits, message, name)
-    router, served = found
+    policy, served = found
+    return _plan_of(search, policy, served, search.cost(counts))
+
+
+def _plan_of(search: FleetSearch, policy: FleetPolicy, served: Served, cost: float) -> FleetPlan:
     return FleetPlan(
         tuple(part for part in served.parts if part.count),
-        router,
+        policy.router,
         served,
         values_of(served, search.limits),
-        3600 * search.cost(counts),
+        3600 * cost,
         search.tried,
         search.limits,
+        tiers=policy.tiers,
+        autoscaler=policy.autoscaler,
     )
+
+
+def _cheapest(search: FleetSearch, autoscalers: Sequence[Autoscaler]) -> FleetPlan:
+    """The cheapest fleet that runs all the time, or a cheaper one that starts and stops."""
+    counts = search.cheapest()
+    if autoscalers:
+        bound = float("inf") if counts is None else search.cost(counts)
+        scaled = ScaledSearch(search).cheapest(autoscalers, bound)
+        if scaled is not None:
+            return _plan_of(search, scaled.policy, scaled.served, scaled.cost)
+    return _answer(search, counts)
+
+
+def _wrongs_of(failures: Any, outages: Any) -> dict[str, Any]:
+    """What goes wrong, checked; empty where nothing does."""
+    if failures is not None and not isinstance(failures, Failures):
+        raise ScaleModelError(f"failures={failures!r}: must be Failures")
+    for outage in outages:
+        if not isinstance(outage, Outage):
+            raise ScaleModelError(f"outages: {outage!r}: must be of Outage")
+    if not outages and (failures is None or not failures.mtbf_s):
+        return {}
+    return {"failures": failures or Failures(), "outages": list(outages)}
+
+
+def _check_ways(
+    tiers: Any, autoscalers: Any, wrongs: Mapping[str, Any], pools: bool, stock: Any
+) -> None:
+    if isinstance(tiers, str) or not tiers:
+        raise ScaleModelError(f"tiers={tiers!r}: must be a sequence of set-ups, None for no tiers")
+    names = tier_setups()
+    for setup in tiers:
+        if setup is not None and setup not in names:
+            raise ScaleModelError(f"tiers: {setup!r}: must be None or one of {', '.join(names)}")
+    if isinstance(autoscalers, Autoscaler):
+        raise ScaleModelError("autoscalers: must be a sequence of Autoscaler, and is one")
+    for each in autoscalers:
+        if not isinstance(each, Autoscaler):
+            raise ScaleModelError(f"autoscalers: {each!r}: must be an Autoscaler")
+    if pools and (wrongs or autoscalers):
+        name = "autoscalers" if autoscalers else "failures, outages"
+        raise ScaleModelError(f"{name}: of fleets without pools; `simulate_pools` scales pools")
+    if stock is not None and autoscalers:
+        raise ScaleModelError("autoscalers: a stock is shared by fleets that run all the time")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from scalemodel._core import Autoscaler, CacheTier
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_parts import FleetPart
 from scalemodel.serving.fleet_pools import ServedPools, answered
@@ -16,9 +17,32 @@ from scalemodel.serving.limits import LIMITS, METRICS, slack_of
 from scalemodel.serving.plan import ServingPlan, ranks_of
 from scalemodel.serving.served_fleet import ServedFleet
 from scalemodel.serving.stream import RequestStream
+from scalemodel.serving.tiers import cache_tiers
 
 Counts = tuple[int, ...]
 Served = ServedFleet | ServedPools
+
+
+@dataclass(frozen=True)
+class FleetPolicy:
+    """How a fleet is run.
+
+    Attributes
+    ----------
+    router : str
+    tiers : str
+        Set-up of `cache_tiers` below the KV caches; empty: none.
+    autoscaler : Autoscaler or None
+        None: all replicas run all the time.
+    """
+
+    router: str
+    tiers: str = ""
+    autoscaler: Autoscaler | None = None
+
+
+#: What a fleet was found to do, and how it was run; None where it breaks a limit in any way.
+Kept = tuple[FleetPolicy, Served] | None
 
 
 def values_of(served: Served, limits: Mapping[str, float]) -> dict[str, float]:
@@ -41,11 +65,15 @@ class FleetSearch:
     trace: RequestStream
     kinds: Sequence[ServingPlan]
     most: Counts
-    routers: Sequence[str]
+    policies: Sequence[FleetPolicy]
     limits: Mapping[str, float]
     prunes: bool
     options: Mapping[str, Any]
-    kept: dict[Counts, tuple[str, Served] | None] = field(default_factory=dict)
+    #: Failures and outages, that limits are kept in spite of.
+    wrongs: Mapping[str, Any] = field(default_factory=dict)
+    kept: dict[Counts, Kept] = field(default_factory=dict)
+    #: Fleets that keep their limits while nothing fails, and that break them even then.
+    good: list[Counts] = field(default_factory=list)
     failed: list[Counts] = field(default_factory=list)
     nearest: tuple[float, str] = (float("inf"), "refused")
     tried: int = 0
@@ -60,21 +88,46 @@ class FleetSearch:
         return sum(n * price for n, price in zip(counts, self.prices, strict=True))
 
     def keeps(self, counts: Counts) -> bool:
-        """Whether a fleet keeps the limits with one of the routers."""
+        """Whether a fleet keeps the limits when it is run in one of the ways."""
         if counts not in self.kept:
             self.kept[counts] = self._simulated(counts)
-            if self.kept[counts] is None:
-                self.failed.append(counts)
         return self.kept[counts] is not None
 
-    def _simulated(self, counts: Counts) -> tuple[str, Served] | None:
-        fleet = list(zip(self.kinds, counts, strict=True))
+    def may_keep(self, counts: Counts) -> bool:
+        """Whether a fleet keeps the limits, or more than one that does, while nothing fails."""
+        if not self.prunes or any(_no_more(good, counts) for good in self.good):
+            return True
+        if not self.hopeless(counts):
+            self.keeps(counts)
+        return not self.hopeless(counts)
+
+    def served(self, counts: Counts, policy: FleetPolicy, **wrongs: Any) -> ServedFleet:
+        """The trace in a fleet."""
         self.tried += 1
-        for router in self.routers:
-            served = simulate_fleet(self.trace, fleet, router=router, **self.options)
-            if self._within(served, self.limits):
-                return router, served
+        fleet = list(zip(self.kinds, counts, strict=True))
+        tiers = tiers_of(policy.tiers, fleet)
+        given = {**self.options, **wrongs, "tiers": tiers, "autoscaler": policy.autoscaler}
+        return simulate_fleet(self.trace, fleet, router=policy.router, **given)
+
+    def _simulated(self, counts: Counts) -> Kept:
+        good = False
+        for policy in self.policies:
+            served = self.served(counts, policy)
+            if not self.within(served):
+                continue
+            good = True
+            if self.wrongs:
+                served = self.served(counts, policy, **self.wrongs)
+                if not self.within(served):
+                    continue
+            self.good.append(counts)
+            return policy, served
+        (self.good if good else self.failed).append(counts)
         return None
+
+    def within(self, served: Served) -> bool:
+        """Whether served requests keep the limits."""
+        return self._within(served, self.limits)
 
     def _within(self, served: Served, limits: Mapping[str, float]) -> bool:
         """Whether served requests keep limits; how near those that do not come is kept."""
@@ -86,10 +139,8 @@ class FleetSearch:
         return ratio <= 1
 
     def hopeless(self, counts: Counts) -> bool:
-        """Whether a fleet has no more of anything than one that failed."""
-        return self.prunes and any(
-            all(n <= more for n, more in zip(counts, failed, strict=True)) for failed in self.failed
-        )
+        """Whether a fleet has no more of anything than one that failed with nothing amiss."""
+        return self.prunes and any(_no_more(counts, failed) for failed in self.failed)
 
     def alone(self, kind: int) -> Counts | None:
         """The fewest of one kind that keep the limits, where more of them never do worse."""
@@ -123,7 +174,7 @@ class FleetSearch:
         if self.prunes:
             found = self.first_found()
             bound = min(map(self.cost, found), default=bound)
-            if not found and self.legal(self.most) and not self.keeps(self.most):
+            if not found and self.legal(self.most) and not self.may_keep(self.most):
                 return None
         start = (0,) * len(self.kinds)
         queue, seen = [(0.0, 0, start)], {start}
@@ -150,7 +201,7 @@ class FleetSearch:
         queue, seen = [(self.cost(start), 0, start)], {start}
         while queue:
             _, _, counts = heapq.heappop(queue)
-            if any(all(n <= more for n, more in zip(own, counts, strict=True)) for own in found):
+            if any(_no_more(own, counts) for own in found):
                 continue
             if self.legal(counts) and not self.hopeless(counts) and self.keeps(counts):
                 found.append(counts)
@@ -171,12 +222,34 @@ class FleetSearch:
         return found
 
 
+def _no_more(counts: Counts, others: Counts) -> bool:
+    """Whether one fleet has no more of anything than the other."""
+    return all(n <= more for n, more in zip(counts, others, strict=True))
+
+
+def tiers_of(setup: str, fleet: Sequence[tuple[ServingPlan, int]]) -> tuple[CacheTier, ...]:
+    """Tiers of a set-up below the replicas of a fleet, as its first kind reaches them.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+    >>> plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=1)
+    >>> len(tiers_of("hicache_mooncake", [(plan, 3)])), tiers_of("", [(plan, 3)])
+    (2, ())
+    """
+    if not setup:
+        return ()
+    first = next(plan for plan, count in fleet if count)
+    return cache_tiers(setup, first, replicas=sum(count for _, count in fleet))
+
+
 @dataclass
 class PoolSearch(FleetSearch):
     """Pairs of a prefill and a decode pool: the first `prompt_kinds` of all are of the first."""
 
     prompt_kinds: int = 0
-    prompts: dict[tuple[str, Counts], ServedFleet] = field(default_factory=dict)
+    prompts: dict[tuple[FleetPolicy, Counts], ServedFleet] = field(default_factory=dict)
 
     def _split(self, counts: Counts) -> tuple[Counts, Counts]:
         return counts[: self.prompt_kinds], counts[self.prompt_kinds :]
@@ -192,29 +265,32 @@ class PoolSearch(FleetSearch):
         parts = [FleetPart(plan, n) for plan, n in zip(self.kinds, counts, strict=True)]
         return parts[: self.prompt_kinds], parts[self.prompt_kinds :]
 
-    def _prefilled(self, router: str, counts: Counts) -> ServedFleet:
+    def _prefilled(self, policy: FleetPolicy, counts: Counts) -> ServedFleet:
         """The prompts in a prefill pool, which no decode pool changes."""
         own = self._split(counts)[0]
-        if (router, own) not in self.prompts:
+        if (policy, own) not in self.prompts:
             pairs = [(part.plan, part.count) for part in self._parts(counts)[0]]
             ones = replace(self.trace, output_tokens=np.ones(len(self.trace)))
-            self.prompts[router, own] = simulate_fleet(ones, pairs, router=router, **self.options)
-        return self.prompts[router, own]
+            given = {**self.options, "tiers": tiers_of(policy.tiers, pairs)}
+            self.prompts[policy, own] = simulate_fleet(ones, pairs, router=policy.router, **given)
+        return self.prompts[policy, own]
 
-    def _simulated(self, counts: Counts) -> tuple[str, Served] | None:
+    def _simulated(self, counts: Counts) -> Kept:
         early = {name: limit for name, limit in self.limits.items() if name.startswith("ttft")}
         options = {"router": "least_loaded", "seed": int(self.options.get("seed", 0)) + 1}
         late = 0
-        for router in self.routers:
-            before = self._prefilled(router, counts)
+        for policy in self.policies:
+            before = self._prefilled(policy, counts)
             if not self._within(before, early):
                 late += 1
                 continue
             self.tried += 1
             served = answered(self.trace, before, self._parts(counts)[1], **options)
-            if self._within(served, self.limits):
-                return router, served
-        if late == len(self.routers):
+            if self.within(served):
+                self.good.append(counts)
+                return policy, served
+        self.failed.append(counts)
+        if late == len(self.policies):
             # First tokens come from the prefill pool: no decode pool mends them.
             self.failed.append(self._split(counts)[0] + self._split(self.most)[1])
         return None
