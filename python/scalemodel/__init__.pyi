@@ -318,6 +318,9 @@ from scalemodel.serving import (
 from scalemodel.serving import (
     what_if_fleet as what_if_fleet,
 )
+from scalemodel.serving import (
+    what_if_plan as what_if_plan,
+)
 from scalemodel.serving.launch import (
     ServingLaunch as ServingLaunch,
 )

@@ -27,17 +27,19 @@ from scalemodel.cli.output import (
 from scalemodel.serving.limits import LIMITS, in_milliseconds, limits_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from scalemodel.serving.fleet_pools import ServedPools
     from scalemodel.serving.plan import ServingPlan
     from scalemodel.serving.served_fleet import ServedFleet
     from scalemodel.serving.traces import Trace
 
 #: Options of fleets that are given.
-_GIVEN_ONLY = (
-    *("tiers", "tier_bytes", "outage", "shed_queue"),
-    *(str(row["name"]) for row in _core.Failures.fields()),
-)
+_GIVEN_ONLY = ("tier_bytes", "shed_queue")
 _OUTAGE = ("begin_s", "end_s", "first", "count")
+_SCALE = "scale_"
+#: Of the autoscaler, as options.
+_SCALER_FIELDS = [{**row, "name": _SCALE + str(row["name"])} for row in _core.Autoscaler.fields()]
 
 
 def add_fleet(commands: Any) -> None:
@@ -47,7 +49,8 @@ def add_fleet(commands: Any) -> None:
         help="serve a trace with a fleet of replicas, or find the cheapest one",
         description="Serve recorded requests with replicas on one or several clusters behind a "
         "router, their prefix caches, tiers below these and failures included; or, without "
-        "--replicas, find the cheapest fleet that keeps limits of latency.",
+        "--replicas, find the cheapest fleet that keeps limits of latency, in spite of failures "
+        "and with tiers and an autoscaler where they help.",
         allow_abbrev=False,
     )
     parser.set_defaults(run=_fleet)
@@ -89,8 +92,33 @@ def add_fleet(commands: Any) -> None:
         help="of answers, on the clusters in their order; --replicas are then of prompts",
     )
     fleet.add_argument("--seed", type=whole, default=0, metavar="N", help="of random choices")
-    wrong = parser.add_argument_group("below the caches, and failures (with --replicas)")
-    wrong.add_argument("--tiers", metavar="NAME", help="such as hicache or mooncake_store")
+    _add_wrongs(parser)
+    scale = parser.add_argument_group("an autoscaler, where any of these is given")
+    for row in _SCALER_FIELDS:
+        add_field(scale, row)
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        type=_case,
+        metavar="CASE",
+        help="a table instead: rate=2 (of the traffic), lost=4 (replicas, halfway), add=1 "
+        "(replicas, with --replicas), clusters=A,B (without); may be repeated",
+    )
+    held = parser.add_argument_group("limits, in seconds (with --replicas: of every request)")
+    for name in LIMITS:
+        held.add_argument(option_name(name), type=number, metavar="X")
+    add_formats(parser)
+
+
+def _add_wrongs(parser: argparse.ArgumentParser) -> None:
+    """What lies below the caches, and what goes wrong."""
+    wrong = parser.add_argument_group("below the caches, and failures")
+    wrong.add_argument(
+        "--tiers",
+        action="append",
+        metavar="NAME",
+        help="such as hicache or mooncake_store; without --replicas to be tried, and repeated",
+    )
     wrong.add_argument(
         "--tier-bytes",
         type=number,
@@ -111,12 +139,24 @@ def add_fleet(commands: Any) -> None:
         "--shed-queue",
         type=number,
         metavar="X",
-        help="requests are turned away while more wait per replica",
+        help="requests are turned away while more wait per replica (with --replicas)",
     )
-    held = parser.add_argument_group("limits, in seconds (with --replicas: of every request)")
-    for name in LIMITS:
-        held.add_argument(option_name(name), type=number, metavar="X")
-    add_formats(parser)
+
+
+def _case(text: str) -> tuple[str, dict[str, Any]]:
+    """A case of `what_if_fleet` or `what_if_plan`, as ``NAME=VALUE``."""
+    name, equals, value = text.partition("=")
+    if name == "clusters" and value:
+        return text, {name: value.split(",")}
+    try:
+        figure = float(value) if name == "rate" else int(value)
+    except ValueError:
+        figure = 0
+    if not equals or name not in ("rate", "lost", "add") or figure <= 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: must be rate=X, lost=N, add=N or clusters=NAME,NAME"
+        )
+    return text, {name: figure}
 
 
 def _outage(text: str) -> dict[str, float]:
@@ -192,38 +232,91 @@ def _wrongs(options: argparse.Namespace, fleet: list[tuple[ServingPlan, int]]) -
     """Tiers below the caches, and what may go wrong, as `simulate_fleet` takes them."""
     from scalemodel.serving.tiers import cache_tiers
 
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = _faults(options)
     if options.tiers:
+        if len(options.tiers) > 1:
+            raise ScaleModelError("--tiers: one set-up with --replicas")
         replicas = sum(count for _, count in fleet)
         found["tiers"] = cache_tiers(
-            options.tiers, fleet[0][0], replicas=replicas, capacity_bytes=options.tier_bytes
+            options.tiers[0], fleet[0][0], replicas=replicas, capacity_bytes=options.tier_bytes
         )
     elif options.tier_bytes:
         raise ScaleModelError("--tier-bytes: of tiers; give --tiers")
+    if options.shed_queue is not None:
+        found["shedding"] = _core.Shedding(queue=options.shed_queue)
+    scaler = _scaler(options)
+    if scaler is not None:
+        found["autoscaler"] = scaler
+    return found
+
+
+def _faults(options: argparse.Namespace) -> dict[str, Any]:
+    """Failures and outages that were named."""
+    found: dict[str, Any] = {}
     named = given(options, _core.Failures.fields())
     if named:
         found["failures"] = _core.Failures(**named)
     if options.outage:
         found["outages"] = [_core.Outage(**each) for each in options.outage]
-    if options.shed_queue is not None:
-        found["shedding"] = _core.Shedding(queue=options.shed_queue)
     return found
+
+
+def _scaler(options: argparse.Namespace) -> _core.Autoscaler | None:
+    named = given(options, _SCALER_FIELDS)
+    if not named:
+        return None
+    return _core.Autoscaler(**{key.removeprefix(_SCALE): value for key, value in named.items()})
+
+
+def _cases(options: argparse.Namespace, other: str) -> dict[str, dict[str, Any]]:
+    """What is asked by --what-if; `other` is of the other kind of question."""
+    for label, case in options.what_if:
+        if other in case:
+            with_it = "without" if other == "clusters" else "with"
+            raise ScaleModelError(f"--what-if={label}: {other} is asked {with_it} --replicas")
+    return dict(options.what_if)
+
+
+#: What the table of cases shows of a fleet that is given.
+_CASE_COLUMNS = (
+    *("case", "requests", "refused", "ttft_mean_s", "ttft_p99_s", "tpot_mean_s"),
+    *("goodput_fraction", "hit_fraction", "online_replicas", "cost_usd"),
+)
+
+
+def _print_cases(options: argparse.Namespace, table: pd.DataFrame) -> int:
+    if options.json:
+        print_json(table.to_dict("records"))
+        return OK
+    if options.csv:
+        print_csv(list(table.columns), table.to_numpy().tolist())
+        return OK
+    columns = [name for name in table.columns if name in _CASE_COLUMNS or "usd_per_hour" in table]
+    shown = table[columns].map(lambda v: f"{v:,.4g}" if isinstance(v, float) else str(v))
+    print_table(columns, shown.to_numpy().tolist())
+    return OK
 
 
 def _simulated(options: argparse.Namespace, trace: Trace, limits: dict[str, float]) -> int:
     from scalemodel.serving.fleet import simulate_fleet
     from scalemodel.serving.fleet_pools import simulate_pools
+    from scalemodel.serving.what_if import what_if_fleet
 
     fleet = _pairs(options, "--replicas", options.replicas, trace, prefilled=False)
     wrongs = _wrongs(options, fleet)
     common = {"router": options.router or "least_loaded", "seed": options.seed}
     common["store_tokens"] = options.store_tokens
+    if options.what_if and not options.pools:
+        cases = _cases(options, "clusters")
+        table = what_if_fleet(trace, fleet, cases, limits=limits, **common, **wrongs)
+        return _print_cases(options, table)
     if not options.pools:
         _print(options, simulate_fleet(trace, fleet, limits=limits, **common, **wrongs), {})
         return OK
     if options.decode_replicas is None:
         raise ScaleModelError("--pools: needs --decode-replicas beside --replicas")
     refused = next((name for name in wrongs if name != "tiers"), "limits" if limits else "")
+    refused = refused or ("what-if" if options.what_if else "")
     if refused:
         raise ScaleModelError(f"--pools: a prefill and a decode pool take no {refused}")
     answers = _pairs(options, "--decode-replicas", options.decode_replicas, trace, prefilled=True)
@@ -233,25 +326,31 @@ def _simulated(options: argparse.Namespace, trace: Trace, limits: dict[str, floa
 
 def _planned(options: argparse.Namespace, trace: Trace, limits: dict[str, float]) -> int:
     from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
+    from scalemodel.serving.what_if import what_if_plan
 
     if not limits:
         raise ScaleModelError("fleet: needs --replicas, or a limit to keep, such as --ttft-p99-s")
     for name in _GIVEN_ONLY:
         if getattr(options, name) is not None:
             raise ScaleModelError(f"{option_name(name)}: of a fleet that is given by --replicas")
-    plan = plan_fleet(
-        trace,
-        options.model,
-        options.cluster,
-        limits,
-        engine=options.engine,
-        layouts=_layouts(options),
-        routers=None if options.router is None else [options.router],
-        max_replicas=options.max_replicas,
-        pools=options.pools,
-        store_tokens=options.store_tokens,
-        seed=options.seed,
-    )
+    scaler = _scaler(options)
+    asked: dict[str, Any] = {
+        "engine": options.engine,
+        "layouts": _layouts(options),
+        "routers": None if options.router is None else [options.router],
+        "tiers": [None, *(options.tiers or ())],
+        "autoscalers": [] if scaler is None else [scaler],
+        "max_replicas": options.max_replicas,
+        "pools": options.pools,
+        "store_tokens": options.store_tokens,
+        "seed": options.seed,
+        **_faults(options),
+    }
+    question = (trace, options.model, options.cluster, limits)
+    if options.what_if:
+        cases = _cases(options, "add")
+        return _print_cases(options, what_if_plan(*question, cases, **asked))
+    plan = plan_fleet(*question, **asked)
     assert isinstance(plan, FleetPlan)
     if plan.served is None:
         report("nothing feasible", plan.message)
@@ -260,7 +359,13 @@ def _planned(options: argparse.Namespace, trace: Trace, limits: dict[str, float]
     _print(
         options,
         plan.served,
-        {"fleet": fleet, "usd_per_hour": plan.usd_per_hour, "fleets_tried": plan.tried},
+        {
+            "fleet": fleet,
+            "tiers": plan.tiers or "none",
+            "autoscaled": "no" if plan.autoscaler is None else "yes",
+            "usd_per_hour": plan.usd_per_hour,
+            "fleets_tried": plan.tried,
+        },
     )
     return OK
 

@@ -35,7 +35,7 @@ from scalemodel.serving.split import SplitServing, serve_split
 from scalemodel.serving.stream import RequestStream, ServedStream, request_stream
 from scalemodel.serving.task import Inference
 from scalemodel.serving.tiers import cache_tiers, startup_s, tier_table
-from scalemodel.serving.what_if import what_if_fleet
+from scalemodel.serving.what_if import what_if_fleet, what_if_plan
 
 __all__ = [
     "Autoscaler",
@@ -81,4 +81,5 @@ __all__ = [
     "study_fleets",
     "tier_table",
     "what_if_fleet",
+    "what_if_plan",
 ]

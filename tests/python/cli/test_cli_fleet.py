@@ -115,10 +115,16 @@ def test_pools_are_those_of_python(file: str, capsys: pytest.CaptureFixture[str]
     ("options", "said"),
     [
         (
-            ["--ttft-s", "1", "--tiers", "hicache"],
-            "--tiers: of a fleet that is given by",
+            ["--ttft-s", "1", "--tiers", "hicache", "--tier-bytes", "1e9"],
+            "--tier-bytes: of a fleet that is given by",
         ),
-        (["--ttft-s", "1", "--mtbf-s", "9"], "--mtbf-s: of a fleet that is given"),
+        (["--ttft-s", "1", "--shed-queue", "9"], "--shed-queue: of a fleet that is given"),
+        (["--ttft-s", "1", "--tiers", "ram"], "tiers: 'ram': must be None or one of"),
+        (["--ttft-s", "1", "--pools", "--mtbf-s", "9"], "failures, outages: of fleets without"),
+        (["--ttft-s", "1", "--what-if", "add=1"], "--what-if=add=1: add is asked with"),
+        (["--replicas", "1", "--what-if", "clusters=dgx_b200"], "clusters is asked without"),
+        (["--replicas", "2", "--what-if", "lost=3"], "lost=3: must be a number from 1 to 2"),
+        (["--replicas", "1", "--tiers", "lmcache", "--tiers", "hicache"], "--tiers: one set-up"),
         (["--replicas", "1", "--tier-bytes", "1e9"], "--tier-bytes: of tiers; give --tiers"),
         (["--replicas", "1", "--tiers", "ram"], "setup='ram': must be one of"),
         (["--replicas", "1", "--max-retries", "-1"], "max_retries=-1: must be a whole number"),
@@ -136,3 +142,50 @@ def test_what_cannot_be_asked_together_is_told(
 ) -> None:
     assert main(["fleet", "llama3_8b", file, "--cluster", "dgx_h100", *options]) == MALFORMED
     assert said in capsys.readouterr().err
+
+
+def test_ways_to_run_a_fleet_are_searched_as_in_python(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["fleet", "llama3_8b", file, "--cluster", "dgx_h100", "--ttft-p95-s", "0.5", "--json"]
+    ways = ["--outage", "7:20:0:1", "--restart-s", "2", "--tiers", "hicache"]
+    ways += ["--scale-target", "20", "--scale-startup-s", "1", "--scale-interval-s", "1"]
+    assert main([*asked, *ways]) == OK
+    told = json.loads(capsys.readouterr().out)
+    plan = sm.plan_fleet(
+        sm.read_trace(file),
+        "llama3_8b",
+        "dgx_h100",
+        {"ttft_p95_s": 0.5},
+        tiers=[None, "hicache"],
+        autoscalers=[sm.Autoscaler(target=20, startup_s=1, interval_s=1)],
+        outages=[sm.Outage(begin_s=7, end_s=20, first=0, count=1)],
+        failures=sm.Failures(restart_s=2),
+    )
+    assert isinstance(plan, FleetPlan)
+    assert told["usd_per_hour"] == plan.usd_per_hour
+    assert told["autoscaled"] == ("no" if plan.autoscaler is None else "yes")
+    assert told["failures"] == 1
+    given = ["fleet", "llama3_8b", file, *GIVEN, "--scale-target", "20", "--scale-startup-s", "1"]
+    assert main(given) == OK
+    assert json.loads(capsys.readouterr().out)["online_replicas"] < 2
+
+
+def test_what_if_is_a_table(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = ["--what-if", "rate=2", "--what-if", "lost=1"]
+    planned = ["fleet", "llama3_8b", file, "--cluster", "dgx_h100", "--tpot-s", "0.02", *cases]
+    planned += ["--what-if", "clusters=dgx_h100,dgx_h200"]
+    assert main([*planned, "--json"]) == OK
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["case"] for row in rows][:3] == ["as it is", "rate=2", "lost=1"]
+    assert rows[0]["keeps"] is True
+    assert rows[1]["usd_per_hour"] > rows[0]["usd_per_hour"] >= rows[3]["usd_per_hour"]
+    assert main(planned) == OK
+    assert "2 x dgx_h100 tp1" in capsys.readouterr().out
+    given = ["fleet", "llama3_8b", file, *GIVEN[:-1], *cases, "--what-if", "add=1"]
+    assert main(given) == OK
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) >= 5
+    assert "ttft_p99_s" in shown[0]
+    assert main([*given, "--csv"]) == OK
+    assert len(capsys.readouterr().out.splitlines()) == 5

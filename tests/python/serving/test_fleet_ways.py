@@ -119,3 +119,54 @@ def test_the_cheapest_of_all_ways_is_that_of_an_exhaustive_search(case: int) -> 
         assert plan.usd_per_hour == pytest.approx(3600 * expected)
         assert all(plan.values[name] <= limit for name, limit in limits.items())
         assert not plan.served.refused.any()  # type: ignore[union-attr]
+
+
+def test_what_if_says_what_would_break_and_what_it_would_cost() -> None:
+    drawn = sm.request_stream(
+        sm.Inference(input_tokens=1000, output_tokens=200), requests=600, requests_per_s=60
+    )
+    trace = sm.Trace(drawn.arrival_s, drawn.input_tokens, drawn.output_tokens)
+    limits = {"ttft_p95_s": 0.3, "tpot_s": 0.02}
+    cases = {
+        "double": {"rate": 2},
+        "rack": {"lost": 2},
+        "H200": {"clusters": ["dgx_h100", "dgx_h200"]},
+        "strict": {"limits": {"tpot_s": 0.001}},
+    }
+    table = sm.what_if_plan(trace, MODEL, "dgx_h100", limits, cases).set_index("case")
+    plain = sm.plan_fleet(trace, MODEL, "dgx_h100", limits)
+    double = sm.plan_fleet(trace.scaled(2), MODEL, "dgx_h100", limits)
+    assert isinstance(plain, FleetPlan)
+    assert isinstance(double, FleetPlan)
+    assert table.usd_per_hour["as it is"] == plain.usd_per_hour
+    assert table.usd_per_hour["double"] == double.usd_per_hour > plain.usd_per_hour
+    assert table.change["double"] == pytest.approx(double.usd_per_hour / plain.usd_per_hour - 1)
+    assert table.keeps.to_dict() == {
+        "as it is": True,
+        "double": False,
+        "rack": False,
+        "H200": True,
+        "strict": False,
+    }
+    assert table.ratio["rack"] > 1
+    assert table.usd_per_hour["rack"] > plain.usd_per_hour
+    assert table.usd_per_hour["H200"] <= plain.usd_per_hour
+    assert table.fleet["strict"] == ""
+    assert "no fleet of at most" in table.message["strict"]
+    both = sm.what_if_plan(
+        {MODEL: trace, "llama2_7b": trace}, [MODEL, "llama2_7b"], "dgx_h100", limits
+    )
+    assert both.model.tolist() == [MODEL, "llama2_7b"] * 3
+    for wrong, message in (
+        ({"cases": {"x": {"rate": 0}}}, "rate"),
+        ({"cases": {"x": 3}}, "must be a mapping"),
+        ({"cases": {"x": {"lost": 0.5}}}, "lost=0.5"),
+        ({"cases": {}, "pools": True}, "pools=True"),
+        ({"cases": {}, "tiers": ["ram"]}, "tiers: 'ram'"),
+        ({"cases": {}, "tiers": "hicache"}, "tiers='hicache'"),
+        ({"cases": {}, "autoscalers": [1]}, "autoscalers: 1: must be"),
+        ({"cases": {}, "failures": 1}, "failures=1"),
+        ({"cases": {}, "outages": [1]}, "outages: 1: must be of Outage"),
+    ):
+        with pytest.raises(sm.ScaleModelError, match=message):
+            sm.what_if_plan(trace, MODEL, "dgx_h100", limits, **wrong)  # type: ignore[arg-type]
