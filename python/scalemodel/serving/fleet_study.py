@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_MOST_SHARDS = 1_000_000
+
+
 def _label(parts: Sequence[FleetPart]) -> str:
     return " + ".join(
         f"{part.count} x {part.plan.cluster.name} {layout_text(part.plan.layout)}" for part in parts
@@ -38,12 +41,22 @@ def _row(
     return row
 
 
+def _rows(
+    cases: Sequence[tuple[str, Any, _core.RouterPolicy]],
+    trace: RequestStream,
+    options: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """A shard: the trace travels once for all of its cases."""
+    return [_row(case, trace, options) for case in cases]
+
+
 def study_fleets(
     trace: RequestStream,
     fleets: Sequence[Any] | Mapping[str, Any],
     *,
     routers: Sequence[str | _core.RouterPolicy] = ("least_loaded",),
     executor: Executor | None = None,
+    shards: int | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """The summary of many fleets, with each of several routers, on one trace.
@@ -55,8 +68,11 @@ def study_fleets(
         Each as `simulate_fleet` takes it.
     routers : sequence of str or RouterPolicy
     executor : concurrent.futures.Executor, optional
-        Runs the simulations, as it runs the shards of `search`; a simulation releases the
-        interpreter, so that threads do.
+        Runs the simulations, as it runs the shards of `search`: of `concurrent.futures`, Dask or
+        anything else with such a `map`. A simulation releases the interpreter, so that threads do.
+    shards : int, optional
+        Parts that the simulations are dealt out in, each of which the trace travels to; default:
+        one of each simulation. They change no bit.
     **options
         Of `simulate_fleet`, such as `limits`, `tiers` and `autoscaler`.
 
@@ -89,5 +105,14 @@ def study_fleets(
         raise ScaleModelError("fleets, routers: must name at least one each")
     policies = [policy_of(router) for router in routers]
     cases = [(label, fleet, policy) for label, fleet in named.items() for policy in policies]
-    run = partial(_row, trace=trace, options=options)
-    return pd.DataFrame(list(map(run, cases) if executor is None else executor.map(run, cases)))
+    if shards is not None:
+        whole = isinstance(shards, int) and not isinstance(shards, bool)
+        if not whole or not 1 <= shards <= _MOST_SHARDS:
+            raise ScaleModelError(f"shards={shards!r}: must be a whole number from 1 to 1e6")
+    count = min(len(cases), shards or len(cases))
+    # Dealt out in turn: cases that are alike, and take alike long, are neighbours.
+    parts = [cases[part::count] for part in range(count)]
+    run = partial(_rows, trace=trace, options=options)
+    answers = list(map(run, parts) if executor is None else executor.map(run, parts))
+    rows = [answers[place % count][place // count] for place in range(len(cases))]
+    return pd.DataFrame(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -176,15 +177,65 @@ def test_requests_are_written_to_files_as_they_are(tmp_path: Path) -> None:
         served.write(tmp_path / "requests.txt")
 
 
-def test_a_study_is_the_same_whoever_runs_it() -> None:
+def studied(**options: Any) -> pd.DataFrame:
     trace, plan = conversations(600, 40, 3), plan_of(1)
     fleets = {f"{n} replicas": [(plan, n)] for n in (1, 2, 3)}
     routers = ("least_loaded", "prefix_aware")
-    alone = sm.study_fleets(trace, fleets, routers=routers)
+    tiers = sm.cache_tiers("hicache_mooncake", plan, replicas=2)
+    failures = sm.Failures(mtbf_s=20.0, restart_s=2.0)
+    found = sm.study_fleets(
+        trace, fleets, routers=routers, tiers=tiers, failures=failures, **options
+    )
+    assert found.fleet.tolist() == [name for name in fleets for _ in routers]
+    return found
+
+
+def same_tables(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    """Every bit."""
+    pd.testing.assert_frame_equal(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("shards", [None, 1, 4, 100])
+def test_a_study_is_the_same_whoever_runs_it(shards: int | None) -> None:
+    alone = studied()
+    same_tables(alone, studied(shards=shards))
     with ThreadPoolExecutor(2) as pool:
-        threads = sm.study_fleets(trace, fleets, routers=routers, executor=pool)
+        same_tables(alone, studied(executor=pool, shards=shards))
     with ProcessPoolExecutor(1) as pool:
-        process = sm.study_fleets(trace, fleets, routers=routers, executor=pool)
-    pd.testing.assert_frame_equal(alone, threads)
-    pd.testing.assert_frame_equal(alone, process)
-    assert alone.fleet.tolist() == [name for name in fleets for _ in routers]
+        same_tables(alone, studied(executor=pool, shards=shards))
+    with pytest.raises(sm.ScaleModelError, match="shards=0: must be a whole number"):
+        studied(shards=0)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Dask and what it brings along
+def test_a_study_is_the_same_on_workers_of_dask() -> None:
+    distributed = pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    quiet = {"dashboard_address": None, "silence_logs": "CRITICAL", "host": "127.0.0.1"}
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **quiet) as own,
+        distributed.Client(own) as client,
+        client.get_executor() as pool,
+    ):
+        assert pool.submit(os.getpid).result() != os.getpid()
+        for shards in (None, 2):
+            same_tables(studied(), studied(executor=pool, shards=shards))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray and what it brings along
+def test_a_study_is_the_same_on_workers_of_ray() -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+
+    class Pool:
+        """What notebooks/README.md makes of Ray."""
+
+        def map(self, function: Any, *columns: Any) -> Any:
+            task = ray.remote(function)
+            return iter(ray.get([task.remote(*row) for row in zip(*columns, strict=True)]))
+
+    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    try:
+        same_tables(studied(), studied(executor=Pool(), shards=2))
+    finally:
+        ray.shutdown()
