@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
@@ -28,26 +28,25 @@ def _label(parts: Sequence[FleetPart]) -> str:
     )
 
 
-def _row(
-    case: tuple[str, Any, _core.RouterPolicy], trace: RequestStream, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    label, fleet, policy = case
-    served = simulate_fleet(trace, fleet, router=policy, **options)
-    found = served.summary()
-    hours = served.totals.makespan_s / 3600
-    row = {"fleet": label, "router": policy.router, **found}
-    if "cost_usd" in found:
-        row["usd_per_hour"] = found["cost_usd"] / hours
-    return row
+@dataclass(frozen=True)
+class _Shard:
+    """Some of the cases of a study, and the trace they are asked about."""
 
+    trace: RequestStream
+    cases: Sequence[tuple[str, Any, _core.RouterPolicy]]
+    options: Mapping[str, Any]
 
-def _rows(
-    cases: Sequence[tuple[str, Any, _core.RouterPolicy]],
-    trace: RequestStream,
-    options: Mapping[str, Any],
-) -> list[dict[str, Any]]:
-    """A shard: the trace travels once for all of its cases."""
-    return [_row(case, trace, options) for case in cases]
+    def rows(self) -> list[dict[str, Any]]:
+        return [self._row(*case) for case in self.cases]
+
+    def _row(self, label: str, fleet: Any, policy: _core.RouterPolicy) -> dict[str, Any]:
+        served = simulate_fleet(self.trace, fleet, router=policy, **self.options)
+        found = served.summary()
+        hours = served.totals.makespan_s / 3600
+        row = {"fleet": label, "router": policy.router, **found}
+        if "cost_usd" in found:
+            row["usd_per_hour"] = found["cost_usd"] / hours
+        return row
 
 
 def study_fleets(
@@ -111,8 +110,9 @@ def study_fleets(
             raise ScaleModelError(f"shards={shards!r}: must be a whole number from 1 to 1e6")
     count = min(len(cases), shards or len(cases))
     # Dealt out in turn: cases that are alike, and take alike long, are neighbours.
-    parts = [cases[part::count] for part in range(count)]
-    run = partial(_rows, trace=trace, options=options)
-    answers = list(map(run, parts) if executor is None else executor.map(run, parts))
+    parts = [_Shard(trace, cases[part::count], options) for part in range(count)]
+    # A plain function: some executors take no other callable.
+    asked = (map if executor is None else executor.map)(_Shard.rows, parts)
+    answers = list(asked)
     rows = [answers[place % count][place // count] for place in range(len(cases))]
     return pd.DataFrame(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -234,7 +235,9 @@ def test_a_study_is_the_same_on_workers_of_ray() -> None:
             task = ray.remote(function)
             return iter(ray.get([task.remote(*row) for row in zip(*columns, strict=True)]))
 
-    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    found_by = {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}
+    quiet = {"include_dashboard": False, "logging_level": "ERROR", "log_to_driver": False}
+    ray.init(num_cpus=1, runtime_env=found_by, **quiet)
     try:
         same_tables(studied(), studied(executor=Pool(), shards=2))
     finally:
