@@ -68,3 +68,45 @@ def shared_prefixes(
         block_ids=ids.ravel(),
         block_tokens=block_tokens,
     )
+
+
+def agents(
+    first: Any,
+    turns: Any,
+    growth: Any,
+    waits: Any,
+    common: int,
+    over: float = 60.0,
+    block_tokens: int = 128,
+) -> Named:
+    """Sessions of agents that call tools, each call of everything before it and something more.
+
+    `first`, `turns`: tokens of the first call and number of calls of each session; `growth`,
+    `waits`: tokens and seconds between one call and the next, of all calls one after another.
+    `common`: tokens at the beginning of every call; `over`: seconds in which the sessions begin.
+    Answers have one token: what a prefill pool is asked for.
+    """
+    sessions = np.repeat(np.arange(len(turns)), turns)
+    begins = np.concatenate([[0], np.cumsum(turns)[:-1]])
+
+    def since_begin(values: Any) -> Any:
+        before = np.concatenate([[0], np.cumsum(values)[:-1]])
+        return before - np.repeat(before[begins], turns)
+
+    lengths = np.repeat(first, turns) + since_begin(growth)
+    arrivals = since_begin(waits) + np.repeat(np.linspace(0.0, over, len(turns)), turns)
+    order = np.argsort(arrivals, kind="stable")
+    lengths, sessions = lengths[order], sessions[order]
+    blocks = lengths // block_tokens
+    offsets = np.concatenate([[0], np.cumsum(blocks)])
+    places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], blocks)
+    owners = np.repeat(sessions + 1, blocks) * (places >= common // block_tokens)
+    return Named(
+        arrivals[order],
+        lengths,
+        np.ones(len(lengths)),
+        session=sessions,
+        block_offsets=offsets,
+        block_ids=(owners * 10**6 + places).astype(np.uint64),
+        block_tokens=block_tokens,
+    )
