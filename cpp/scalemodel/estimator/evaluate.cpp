@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/estimator/group_bounds.hpp"
 #include "scalemodel/estimator/sibling_evaluator.hpp"
-#include "scalemodel/estimator/stage_memory.hpp"
+#include "scalemodel/estimator/step_states.hpp"
 #include "scalemodel/estimator/step_passes.hpp"
 #include "scalemodel/estimator/stragglers.hpp"
 #include "scalemodel/power/phases.hpp"
@@ -14,22 +15,6 @@
 namespace scalemodel {
 
 namespace {
-
-void set_memory(Estimate& estimate, const MemoryByKind& memory, const MemoryPolicy& stack,
-                int stage) {
-  estimate.memory_weights = memory.weights;
-  estimate.memory_gradients = memory.gradients;
-  estimate.memory_optimizer = memory.optimizer;
-  estimate.memory_activations = memory.activations;
-  estimate.memory_logits = memory.logits;
-  estimate.memory_temporary = memory.temporary;
-  estimate.memory_communication = memory.communication;
-  estimate.memory_gathered = memory.gathered;
-  estimate.memory_allocated = memory.allocated();
-  estimate.memory_reserve = stack.reserve + memory.fragments(stack);
-  estimate.memory = estimate.memory_allocated + estimate.memory_reserve;
-  estimate.fullest_stage = stage;
-}
 
 StepFlop step_flop(const StepContext& c) {
   const ModelFlop& flop = c.tables.flop();
@@ -93,61 +78,6 @@ constexpr double kBoundMargin = 1 - 1e-9;
 
 /// A step and its busy time are sums of as many terms as it has passes.
 constexpr double kSumRounding = 1e-12;
-
-StageStates stage_states(const StepContext& c, const StageClass& stage) {
-  const StageParameters parameters = stage_parameters(c, stage);
-  return {resident_memory(c, stage, parameters), optimizer_time(c, stage, parameters),
-          optimizer_transfer(c, stage, parameters)};
-}
-
-/// Calls `use(states)` for the kind of stage of this number.
-template <class Use>
-void with_stage_states(const StepContext& c, std::size_t number, const Use& use) {
-  const auto make = [&] { return stage_states(c, c.stages.classes[number]); };
-  if (c.shared == nullptr || number >= SharedTerms::kMaxStages) {
-    use(make());
-    return;
-  }
-  // Shards of master weights are moved with the weights, not with the optimizer.
-  const bool apart = c.strategy.offload_weights && keeps_masters_only(c);
-  use(c.shared->stage_states.get(number + (apart ? SharedTerms::kMaxStages : 0), make));
-}
-
-PassingMemory stage_passing(const StepContext& c, std::size_t number) {
-  const auto make = [&] { return passing_memory(c, c.stages.classes[number]); };
-  const bool kept = c.shared != nullptr && number < SharedTerms::kMaxStages;
-  return kept ? c.shared->passing.get(number, make) : make();
-}
-
-/// Adds what a stage of these states does to parameters. `peak`: allocated on the stages before.
-void add_stage_states(const StepContext& c, const StageClass& stage, const StageStates& states,
-                      const PassingMemory& passing, Estimate& e, Bytes& peak) {
-  e.optimizer = max(e.optimizer, states.update);
-  if (c.strategy.offload_optimizer) e.exposed_offload = max(e.exposed_offload, states.transfer);
-  const MemoryByKind memory = states.memory.offloaded(c.strategy, passing);
-  const Bytes allocated = memory.allocated() + memory.fragments(c.stack());
-  if (allocated > peak) {
-    peak = allocated;
-    set_memory(e, memory, c.stack(), stage.first_index);
-  }
-  e.host_memory = max(e.host_memory, c.cluster().node_accelerators * memory.host);
-}
-
-/// Time and memory of what a step does to parameters and their states, and the verdict.
-Estimate states_of(const StepContext& c) {
-  Estimate e;
-  e.dp = c.degrees.dp;
-  e.memory_capacity = c.cluster().accelerator.memory_capacity;
-  Bytes peak{-1};
-  for (std::size_t number = 0; number < c.stages.classes.size(); ++number) {
-    with_stage_states(c, number, [&](const StageStates& states) {
-      add_stage_states(c, c.stages.classes[number], states, stage_passing(c, number), e, peak);
-    });
-  }
-  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
-  if (e.host_memory > c.cluster().host_memory) e.verdict = Reason::offload;
-  return e;
-}
 
 /// Attention of the replica with most of it over that of a mean one: packs differ. Where parameters
 /// are gathered, or experts shared, replicas wait for each other in every micro-batch.
@@ -240,15 +170,6 @@ void complete(Estimate& e, const StepContext& c, const TimesByCause& times) {
   if (!is_finite(e)) e = without_rate(e);
 }
 
-/// Whether strategies differ at most in the offload of optimizer states, if they differ only in
-/// what `Freedom` speaks of.
-bool share_steps(const Strategy& a, const Strategy& b) {
-  return a.sharding == b.sharding && a.shard_degree == b.shard_degree &&
-         a.overlap_grad_reduce == b.overlap_grad_reduce &&
-         a.overlap_param_gather == b.overlap_param_gather &&
-         a.offload_weights == b.offload_weights && a.offload_activations == b.offload_activations;
-}
-
 }  // namespace
 
 Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
@@ -273,41 +194,114 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees&
   return estimate;
 }
 
+Change change_between(const Strategy& a, const Strategy& b) noexcept {
+  if (a.sharding != b.sharding || a.shard_degree != b.shard_degree) return Change::shards;
+  const bool same_step = a.overlap_grad_reduce == b.overlap_grad_reduce &&
+                         a.overlap_param_gather == b.overlap_param_gather &&
+                         a.offload_weights == b.offload_weights &&
+                         a.offload_activations == b.offload_activations;
+  return same_step ? Change::optimizer_offload : Change::step;
+}
+
 void SiblingEvaluator::start(const Tables& tables, const Cell& cell, const StageLayout& stages) {
   tables_ = &tables;
+  for (Shards& shards : shards_) shards.known = false;
+  start_group(cell, stages);
+}
+
+void SiblingEvaluator::start_group(const Cell& cell, const StageLayout& stages) {
   cell_ = &cell;
   stages_ = &stages;
   context_.reset();
   shared_.reset();
 }
 
-const Estimate& SiblingEvaluator::operator()(const Strategy& strategy, Asked asked) {
-  if (!context_ || !share_steps(last_, strategy)) shared_.has_step = false;
-  const bool same_shards = context_ && last_.sharding == strategy.sharding &&
-                           last_.shard_degree == strategy.shard_degree;
-  last_ = strategy;
-  if (same_shards) {
-    const Sharding meant = context_->strategy.sharding;
-    context_->strategy = strategy;
-    context_->strategy.sharding = meant;
-  } else {
-    const Degrees degrees = resolve_degrees(strategy, tables_->cluster(), tables_->task());
-    if (context_) {
-      set_shards(*context_, strategy, degrees);
-    } else {
-      context_.emplace(make_context(*tables_, strategy, degrees, *cell_, *stages_));
-      context_->shared = &shared_;
-    }
-    shared_.reset_shards();
+SiblingEvaluator::Shards& SiblingEvaluator::shards_of(const Strategy& strategy) {
+  Shards& shards = shards_[static_cast<std::size_t>(strategy.sharding)];
+  const auto what = [](const Strategy& s) {
+    return std::tie(s.shard_degree, s.placement, s.linear_precision);
+  };
+  if (shards.known && what(shards.strategy) == what(strategy)) return shards;
+  shards.known = true;
+  shards.strategy = strategy;
+  shards.degrees = resolve_degrees(strategy, tables_->cluster(), tables_->task());
+  const StepContext c = make_context(*tables_, strategy, shards.degrees, *cell_, *stages_);
+  shards.meant = c.strategy.sharding;
+  shards.groups = c.groups;
+  shards.gathered = c.gathered;
+  shards.terms.reset();
+  return shards;
+}
+
+void SiblingEvaluator::set(const Strategy& strategy) {
+  Shards& shards = shards_of(strategy);
+  if (!context_) {
+    context_.emplace(
+        context_without_shards(*tables_, strategy, shards.degrees, *cell_, *stages_));
+    context_->shared = &shared_;
   }
+  StepContext& c = *context_;
+  c.strategy = strategy;
+  c.strategy.sharding = shards.meant;
+  c.degrees = shards.degrees;
+  c.groups = shards.groups;
+  c.gathered = c.weights_sharded = shards.gathered;
+  shared_.reset_shards(shards.terms);
+  sharding_ = strategy.sharding;
+}
+
+void SiblingEvaluator::follow(const Strategy& strategy, Change change) {
+  Strategy& s = context_->strategy;
+  s.offload_optimizer = strategy.offload_optimizer;
+  if (change == Change::optimizer_offload) return;
+  s.overlap_grad_reduce = strategy.overlap_grad_reduce;
+  s.overlap_param_gather = strategy.overlap_param_gather;
+  s.offload_weights = strategy.offload_weights;
+  s.offload_activations = strategy.offload_activations;
+  shared_.has_step = false;
+}
+
+const StatesByOffload& SiblingEvaluator::memory() {
   const StepContext& c = *context_;
-  const Estimate& states = shared_.states.get(offloaded(strategy), [&] { return states_of(c); });
-  if (is_enough(c, states, asked)) return states;
+  return shared_.memory.get(c.strategy.offload_weights ? 1 : 0,
+                            [&] { return states_by_offload(c); });
+}
+
+const Estimate& SiblingEvaluator::states() {
+  const StepContext& c = *context_;
+  return shared_.states.get(offloaded(c.strategy), [&] { return states_of(c, memory()); });
+}
+
+Reason SiblingEvaluator::fits() {
+  return verdict_of(memory().of(context_->strategy), tables_->cluster());
+}
+
+bool SiblingEvaluator::is_enough(Asked asked) {
+  return asked == Asked::times_that_fit && rates_stated(*context_) && fits() != Reason::ok;
+}
+
+const Estimate& SiblingEvaluator::estimate() {
+  const StepContext& c = *context_;
+  estimate_ = states();
   if (!shared_.has_step) shared_.step = times_by_cause(c);
   shared_.has_step = true;
-  estimate_ = states;
   complete(estimate_, c, shared_.step);
   return estimate_;
+}
+
+const Estimate& SiblingEvaluator::operator()(const Strategy& strategy, Asked asked) {
+  Strategy last = strategy;
+  if (context_) {
+    last = context_->strategy;
+    last.sharding = sharding_;
+  }
+  const Change change = context_ ? change_between(last, strategy) : Change::shards;
+  if (change == Change::shards) {
+    set(strategy);
+  } else {
+    follow(strategy, change);
+  }
+  return is_enough(asked) ? states() : estimate();
 }
 
 Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,
@@ -355,6 +349,7 @@ void GroupBounds::set_cell(const Strategy& strategy, const Cell& cell, const Sta
   c.groups = groups_;
   c.free_host = true;
   c.shared = &shared_;
+  shared_.of_shards = &shards_;
   shared_.flop.reset();
   has_loads_ = false;
 }
@@ -365,7 +360,8 @@ void GroupBounds::set_group(const Strategy& strategy, const Freedom& freedom) {
                         freedom.offloads_weights, freedom.offloads_optimizer};
   if (states != states_of_) {
     states_of_ = states;
-    shared_.reset_shards();
+    shards_.reset();
+    shared_.reset_shards(shards_);
     has_states_ = false;
   }
   c.strategy = strategy;
@@ -383,7 +379,7 @@ void GroupBounds::set_states() {
   Bytes most;
   for (std::size_t number = 0; number < c.stages.classes.size(); ++number) {
     with_stage_states(c, number, [&](const StageStates& states) {
-      const MemoryByKind memory = states.memory.offloaded(c.strategy, {});
+      const MemoryByKind memory = states.memory.offloaded(offload_of(c.strategy), {});
       update_ = max(update_, states.update);
       most = max(most, memory.allocated() + memory.fragments(c.stack()));
     });

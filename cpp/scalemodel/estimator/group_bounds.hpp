@@ -36,6 +36,7 @@ class GroupBounds {
   DataParallelGroups groups_;
   double straggling_ = 0;
   std::optional<StepContext> context_;
+  ShardTerms shards_;
   SharedTerms shared_;
   /// What decides the states of a stage's parameters; those that are kept are of it.
   struct StatesOf {

@@ -28,17 +28,13 @@ inline Sent most_sent(const StepContext& c, double LayerCost::* trainable) {
   return most;
 }
 
-/// Every part's share of the gradients and parameters that the slowest stage sends once per step,
-/// set in `all.times`. Experts travel in groups of their own. How long takes what the slowest stage
-/// has none of, the stage that sends most of it tells.
-inline void set_traffic(const StepContext& c, const StepTraffic& traffic, PipelinePasses& all) {
-  PipelineTimes& times = all.times;
-  for (PartTimes& part : times.parts) {
-    for (std::size_t time = kGathering; time < kPassTimes; ++time) part[time] = Seconds{};
-  }
-  if (c.gathered) return;
-  const StageCost& slowest = all.slowest;
-  const double layers = std::max(1, all.slowest_class->total_layers());
+/// Every part's share of the gradients and parameters that the slowest stage sends once per step.
+/// Experts travel in groups of their own. How long takes what the slowest stage has none of, the
+/// stage that sends most of it tells.
+inline PartTraffic part_traffic(const StepContext& c, const ShardTraffic& traffic,
+                                const StageCost& slowest, const StageClass& stage) {
+  PartTraffic parts;
+  const double layers = std::max(1, stage.total_layers());
   Sent dense{slowest.trainable_dense, layers}, expert{slowest.trainable_expert, layers};
   const bool lacks_dense = !(dense.parameters > 0), lacks_experts = !(expert.parameters > 0);
   if (lacks_dense) dense = most_sent(c, &LayerCost::trainable_dense);
@@ -47,18 +43,14 @@ inline void set_traffic(const StepContext& c, const StepTraffic& traffic, Pipeli
   }
   const bool lacks =
       (lacks_dense && dense.parameters > 0) || (lacks_experts && expert.parameters > 0);
-  const bool gather = traffic.gather > Seconds{} || (lacks && c.strategy.sharding != Sharding::ddp);
-  const bool reduce =
-      traffic.reduce > Seconds{} || (lacks && c.strategy.sharding != Sharding::zero2);
-  if (!gather && !reduce) return;
-  const PassTime gathering = traffic.hide_gather ? kGathering : kGatheringBefore;
-  const PassTime reduction = traffic.hide_reduce ? kReduction : kReductionAfter;
+  parts.gathers = traffic.gather > Seconds{} || (lacks && c.strategy.sharding != Sharding::ddp);
+  parts.reduces = traffic.reduce > Seconds{} || (lacks && c.strategy.sharding != Sharding::zero2);
+  if (!parts.gathers && !parts.reduces) return parts;
   StageClass first, last;
   first.embedding = last.head = true;
   const double embedding = end_parameters(c, first).trainable,
                head = end_parameters(c, last).trainable;
   // Large messages are faster ones: a stage without ends does not tell how fast theirs are.
-  const StageClass& stage = *all.slowest_class;
   const double with_end =
       stage.embedding || stage.head ? 0 : dense.parameters + std::max(embedding, head);
   struct Rates {  // of a parameter
@@ -78,22 +70,41 @@ inline void set_traffic(const StepContext& c, const StepTraffic& traffic, Pipeli
     rate.end = with_end > 0 ? each(time(c, with_end, 0.0, dense.layers), with_end) : rate.dense;
     return rate;
   };
-  const Rates gathers = gather ? rates(gather_time, traffic.gather) : Rates{};
-  const Rates reduces = reduce ? rates(reduce_time, traffic.reduce) : Rates{};
-  for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
-    const LayerCost& layer = c.cell.layers[k];
-    const auto of_layer = [&](const Rates& rate) {
-      return layer.trainable_dense * rate.dense + layer.trainable_expert * rate.expert;
-    };
-    if (gather) times.parts[k][gathering] = of_layer(gathers);
-    if (reduce) times.parts[k][reduction] = of_layer(reduces);
-  }
-  const auto set_end = [&](std::size_t part, double parameters) {
-    if (gather) times.parts[part][gathering] = parameters * gathers.end;
-    if (reduce) times.parts[part][reduction] = parameters * reduces.end;
+  const auto set = [&](std::array<Seconds, kPipelineParts>& times, const Rates& rate) {
+    for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
+      const LayerCost& layer = c.cell.layers[k];
+      times[k] = layer.trainable_dense * rate.dense + layer.trainable_expert * rate.expert;
+    }
+    times[kEmbeddingPart] = embedding * rate.end;
+    times[kHeadPart] = head * rate.end;
   };
-  set_end(kEmbeddingPart, embedding);
-  set_end(kHeadPart, head);
+  if (parts.gathers) set(parts.gather, rates(gather_time, traffic.gather));
+  if (parts.reduces) set(parts.reduce, rates(reduce_time, traffic.reduce));
+  return parts;
+}
+
+/// Sets the traffic of all parts in `all.times`.
+inline void set_traffic(const StepContext& c, const StepTraffic& traffic, PipelinePasses& all) {
+  PipelineTimes& times = all.times;
+  for (PartTimes& part : times.parts) {
+    for (std::size_t time = kGathering; time < kPassTimes; ++time) part[time] = Seconds{};
+  }
+  if (c.gathered) return;
+  const auto number = static_cast<std::size_t>(all.slowest_class - c.stages.classes.data());
+  const auto make = [&] { return part_traffic(c, traffic, all.slowest, *all.slowest_class); };
+  const auto set = [&](const PartTraffic& parts) {
+    const PassTime gathering = traffic.hide_gather ? kGathering : kGatheringBefore;
+    const PassTime reduction = traffic.hide_reduce ? kReduction : kReductionAfter;
+    for (std::size_t part = 0; part < kPipelineParts; ++part) {
+      if (parts.gathers) times.parts[part][gathering] = parts.gather[part];
+      if (parts.reduces) times.parts[part][reduction] = parts.reduce[part];
+    }
+  };
+  if (c.shared != nullptr && number < kMaxStages) {
+    set(c.shared->of_shards->part_traffic.get(number, make));
+  } else {
+    set(make());
+  }
 }
 
 }  // namespace scalemodel

@@ -62,6 +62,30 @@ struct StageStates {
   Seconds update, transfer;  ///< transfer: of optimizer states from and to host memory
 };
 
+/// The fullest of some kinds of stages, on the accelerator and, beside it, on the host.
+struct FullestStage {
+  Bytes most{-1};  ///< allocated, with what is lost between blocks
+  Bytes memory;    ///< the same with what is reserved
+  Bytes host;      ///< of a node
+  std::size_t number = 0;
+};
+
+/// States of strategies that differ in what they offload of activations and optimizer states.
+struct StatesByOffload {
+  std::array<FullestStage, 4> fullest;  ///< a bit each
+  Seconds update, transfer;             ///< of the stage where they take longest
+
+  const FullestStage& of(const Strategy& s) const {
+    return fullest[(s.offload_activations ? 1U : 0U) + (s.offload_optimizer ? 2U : 0U)];
+  }
+};
+
+/// What every part of a pipeline takes of the traffic of gradients and parameters once per step.
+struct PartTraffic {
+  bool gathers = false, reduces = false;
+  std::array<Seconds, kPipelineParts> gather, reduce;
+};
+
 /// Work of a step in flop, for utilisation figures.
 struct StepFlop {
   Flop model, hardware;  ///< hardware: with what is recomputed
@@ -95,17 +119,33 @@ class Once {
   std::uint32_t known_ = 0;
 };
 
+/// Stages of different kinds that are kept apart; pipelines of more share less.
+inline constexpr std::size_t kMaxStages = 16;
+
+/// Terms of strategies of one pipeline that share parameters out alike. Of the same precision,
+/// those of other cells that split parameters alike share them.
+struct ShardTerms {
+  /// By the stage's kind, the second half where master weights are in host memory.
+  Once<StageStates, 2 * kMaxStages> stage_states;
+  /// Of a stage, by its kind.
+  Once<ShardTraffic, kMaxStages> traffic;
+  /// By the kind of the slowest stage.
+  Once<PartTraffic, kMaxStages> part_traffic;
+
+  void reset() {
+    stage_states.reset();
+    traffic.reset();
+    part_traffic.reset();
+  }
+};
+
 /// Terms of strategies of one cell and pipeline that differ only in what `Freedom` speaks of.
 class SharedTerms {
  public:
-  /// Stages of different kinds that are kept apart; pipelines of more share less.
-  static constexpr std::size_t kMaxStages = 16;
-
-  /// Forgets everything: other strategies follow.
+  /// Forgets everything: other strategies follow, first those with these shards.
   void reset() {
     reset_passes();
     flop.reset();
-    reset_shards();
   }
   /// Other layers or another recomputation follow.
   void reset_passes() {
@@ -115,10 +155,10 @@ class SharedTerms {
     passing.reset();
   }
   /// Other shards follow.
-  void reset_shards() {
+  void reset_shards(ShardTerms& terms) {
+    of_shards = &terms;
+    memory.reset();
     states.reset();
-    stage_states.reset();
-    traffic.reset();
     has_step = false;
   }
 
@@ -138,13 +178,11 @@ class SharedTerms {
   Once<PassingMemory, kMaxStages> passing;
   Once<StepFlop, 1> flop;
   // Of these shards:
-  /// Memory and update, the only fields set, by `offloaded`.
+  ShardTerms* of_shards = nullptr;
+  /// Memory and update, by whether weights are offloaded.
+  Once<StatesByOffload, 2> memory;
+  /// The same as fields of an estimate, the only ones set, by `offloaded`.
   Once<Estimate, 8> states;
-  /// By the stage's kind, the second half where master weights are in host memory. Of the same
-  /// precision, strategies of other cells that split parameters alike share them.
-  Once<StageStates, 2 * kMaxStages> stage_states;
-  /// Of a stage, by its kind.
-  Once<ShardTraffic, kMaxStages> traffic;
   /// Of the last strategy; another one may differ in the offload of its optimizer states.
   TimesByCause step;
   bool has_step = false;

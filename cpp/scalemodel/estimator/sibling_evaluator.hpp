@@ -1,12 +1,20 @@
 // Evaluates strategies one after the other that share most of their terms.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 
+#include "scalemodel/estimator/context.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/estimator/shared_terms.hpp"
 
 namespace scalemodel {
+
+/// What two strategies that differ only in what `Freedom` speaks of may have different: nothing but
+/// the offload of their optimizer states; the rest but their shards; or these.
+enum class Change : std::uint8_t { optimizer_offload, step, shards };
+Change change_between(const Strategy& a, const Strategy& b) noexcept;
 
 /// Estimates of strategies that differ only in what `Freedom` speaks of. What they share is worked
 /// out once, so that each of them is what `evaluate` says, to the last bit.
@@ -14,19 +22,48 @@ class SiblingEvaluator {
  public:
   /// Strategies of this cell and pipeline follow. All three must outlive them.
   void start(const Tables& tables, const Cell& cell, const StageLayout& stages);
+  /// The same of the same tables, where degrees, micro-batch and schedule stay what they were.
+  void start_group(const Cell& cell, const StageLayout& stages);
 
-  /// Valid until the next one. Precondition: a legal strategy, which differs from those since
-  /// `start` only as above. May look for the critical paths of its pipeline.
+  /// Goes on to a legal strategy, which differs from those since a group was started only as above.
+  void set(const Strategy& strategy);
+  /// Goes on to one whose shards are those of the last; its other fields are not looked at.
+  void follow(const Strategy& strategy, Change change);
+
+  /// Whether all that is asked of the strategy is `fits`.
+  bool is_enough(Asked asked);
+  /// Whether it fits in memory, or why not.
+  Reason fits();
+  /// Valid until the next one. May look for the critical paths of its pipeline.
+  const Estimate& estimate();
+
+  /// Goes on to a strategy. Of one of which that is enough, only memory and verdict.
   const Estimate& operator()(const Strategy& strategy, Asked asked);
 
  private:
+  /// What strategies of other groups share with those of a sharding.
+  struct Shards {
+    bool known = false;
+    Strategy strategy;
+    Degrees degrees;
+    Sharding meant = Sharding::ddp;
+    DataParallelGroups groups;
+    bool gathered = false;
+    ShardTerms terms;
+  };
+
+  Shards& shards_of(const Strategy& strategy);
+  const StatesByOffload& memory();
+  const Estimate& states();
+
   const Tables* tables_ = nullptr;
   const Cell* cell_ = nullptr;
   const StageLayout* stages_ = nullptr;
-  std::optional<StepContext> context_;  ///< of the last strategy
-  Strategy last_;
+  std::array<Shards, EnumNames<Sharding>::names.size()> shards_;  ///< the last of each sharding
+  std::optional<StepContext> context_;                            ///< of the last strategy
+  Sharding sharding_ = Sharding::ddp;                             ///< of it, as it is spelled
   SharedTerms shared_;
-  Estimate estimate_;  ///< of the last strategy, where more than its states was asked for
+  Estimate estimate_;
 };
 
 }  // namespace scalemodel

@@ -30,6 +30,14 @@ struct MemoryByKind : PassingMemory {
   }
 };
 
+/// What waits in host memory between its uses.
+struct Offload {
+  bool weights = false, activations = false, optimizer = false;
+};
+inline Offload offload_of(const Strategy& s) {
+  return {s.offload_weights, s.offload_activations, s.offload_optimizer};
+}
+
 /// Bytes of parameters and their states, as if nothing waited in host memory.
 struct ResidentMemory {
   Bytes weights, gradients, optimizer, gathered;
@@ -37,15 +45,15 @@ struct ResidentMemory {
 
   /// With what passes, where two layers of what is offloaded stay on the accelerator and the rest
   /// waits on the host.
-  MemoryByKind offloaded(const Strategy& s, const PassingMemory& passing) const {
+  MemoryByKind offloaded(Offload host, const PassingMemory& passing) const {
     MemoryByKind left{passing, weights, gradients, optimizer, gathered, {}};
     const auto move = [&](Bytes& bytes, double kept_share) {
       left.host += (1 - kept_share) * bytes;
       bytes = kept_share * bytes;
     };
-    if (s.offload_weights) move(left.weights, two_layers);
-    if (s.offload_activations) move(left.activations, two_layers / std::max(1.0, passing.held));
-    if (s.offload_optimizer) move(left.optimizer, two_layers);
+    if (host.weights) move(left.weights, two_layers);
+    if (host.activations) move(left.activations, two_layers / std::max(1.0, passing.held));
+    if (host.optimizer) move(left.optimizer, two_layers);
     return left;
   }
 };

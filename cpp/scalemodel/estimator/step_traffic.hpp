@@ -48,8 +48,9 @@ inline StepTraffic step_traffic(const StepContext& c, const StageClass& stage,
   const double buckets = std::max(1, stage.total_layers());
   const auto make = [&] { return shard_traffic(c, cost, buckets); };
   const auto number = static_cast<std::size_t>(&stage - c.stages.classes.data());
-  const bool kept = c.shared != nullptr && number < SharedTerms::kMaxStages;
-  static_cast<ShardTraffic&>(traffic) = kept ? c.shared->traffic.get(number, make) : make();
+  const bool kept = c.shared != nullptr && number < kMaxStages;
+  static_cast<ShardTraffic&>(traffic) =
+      kept ? c.shared->of_shards->traffic.get(number, make) : make();
   const bool deferred = c.degrees.pp > 1 && traits_of(c.schedule).splits_backward;
   // The first and the last passes run alone.
   const Seconds backward =

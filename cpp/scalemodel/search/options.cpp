@@ -389,6 +389,7 @@ Options make_options(const Space& space, const Signature& at, const Task& task,
     const bool starts = options.rows.empty() || !agree(options.rows.back(), row, ~kFreeFields);
     const auto end = static_cast<std::uint32_t>(options.rows.size());
     if (starts) options.groups.push_back({end, end, {}});
+    options.changes.push_back(starts ? Change::shards : change_between(options.rows.back(), row));
     options.rows.push_back(row);
     options.groups.back().end = end + 1;
     add_freedom(options.groups.back().freedom, row);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "scalemodel/costs/tables.hpp"
+#include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/search/space.hpp"
 
 namespace scalemodel {
@@ -28,6 +30,19 @@ class PointTables {
     tabulated_ = tables_.tabulate(leader_, degrees_);
     return leader_;
   }
+  /// Strategies of the group follow in `evaluate`.
+  void start(SiblingEvaluator& evaluate) {
+    if (started_ == &evaluate) {
+      evaluate.start_group(cell(), stages());
+    } else {
+      evaluate.start(tables_, cell(), stages());
+    }
+    started_ = &evaluate;
+  }
+  /// Strategy number `row` of the space. Precondition: the point holds it.
+  Strategy strategy(std::uint64_t row) const {
+    return joined(point_.degrees, options_.rows[row - point_.first_row]);
+  }
   const Tables& tables() const { return tables_; }
   const Point& point() const { return point_; }
   const Options& options() const { return options_; }
@@ -48,6 +63,7 @@ class PointTables {
   Degrees degrees_;
   Tabulated tabulated_;
   bool fresh_ = false;
+  const SiblingEvaluator* started_ = nullptr;
 };
 
 }  // namespace scalemodel

@@ -19,19 +19,26 @@ constexpr std::size_t kBlock = 256;
 /// Option groups whose bounds are held at once.
 constexpr std::size_t kBoundsHeld = std::size_t{1} << 21;
 
-/// Evaluates the rows of one group that lie in `rows`; `take(row, strategy, estimate)`.
+/// Goes through the rows of one group that lie in `rows`, each set in `evaluate`; `take(row)`.
 template <class Take>
-void evaluate_group(PointTables& at, SiblingEvaluator& evaluate, const OptionGroup& group,
-                    RowRange rows, Asked asked, Take&& take) {
+void each_of_group(PointTables& at, SiblingEvaluator& evaluate, const OptionGroup& group,
+                   RowRange rows, Take&& take) {
   const Point& point = at.point();
+  const Options& options = at.options();
   const std::uint64_t first = std::max(rows.first, point.first_row + group.begin);
   const std::uint64_t last = std::min(rows.last, point.first_row + group.end);
   if (first >= last) return;
   at.find(group);
-  evaluate.start(at.tables(), at.cell(), at.stages());
+  at.start(evaluate);
   for (std::uint64_t row = first; row < last; ++row) {
-    const Strategy strategy = joined(point.degrees, at.options().rows[row - point.first_row]);
-    take(row, strategy, evaluate(strategy, asked));
+    const Strategy& completed = options.rows[row - point.first_row];
+    const Change change = row == first ? Change::shards : options.changes[row - point.first_row];
+    if (change == Change::shards) {
+      evaluate.set(joined(point.degrees, completed));
+    } else {
+      evaluate.follow(completed, change);
+    }
+    take(row);
   }
 }
 
@@ -49,24 +56,10 @@ Asked asked_of(const SearchOptions& options) {
   return options.too_big ? Asked::all : Asked::times_that_fit;
 }
 
-void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row,
-           const Strategy& strategy, const Estimate& estimate);
-
-/// Judges the rows of one group that lie in `rows`.
-void search_group(SearchWorker& worker, PointTables& at, const OptionGroup& group, RowRange rows,
-                  const SearchOptions& options) {
-  evaluate_group(at, worker.evaluate, group, rows, asked_of(options),
-                 [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
-                   judge(worker, options, row, s, e);
-                 });
-}
-
-void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row,
-           const Strategy& strategy, const Estimate& estimate) {
-  ++worker.counts.evaluated;
-  ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
-  const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
-  if (estimate.verdict != Reason::ok && !too_big) return;
+/// Judges a strategy that ran: `strategy()`, should it be an answer.
+template <class MakeStrategy>
+void rank(SearchWorker& worker, const SearchOptions& options, std::uint64_t row,
+          const Estimate& estimate, const MakeStrategy& strategy) {
   const double score = options.objective.score(estimate);
   for (const Constraint& constraint : options.constraints) {
     if (!constraint.holds(estimate)) {
@@ -77,7 +70,26 @@ void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row
   if (score > options.beyond || !worker.best.admits(score, row)) return;
   const Tables& tables = worker.tables;
   worker.best.add(
-      {score, row, canonical(strategy, tables.model(), tables.cluster(), tables.task())});
+      {score, row, canonical(strategy(), tables.model(), tables.cluster(), tables.task())});
+}
+
+/// Judges the rows of one group that lie in `rows`.
+void search_group(SearchWorker& worker, PointTables& at, const OptionGroup& group, RowRange rows,
+                  const SearchOptions& options) {
+  const Asked asked = asked_of(options);
+  SiblingEvaluator& evaluate = worker.evaluate;
+  each_of_group(at, evaluate, group, rows, [&](std::uint64_t row) {
+    ++worker.counts.evaluated;
+    if (evaluate.is_enough(asked)) {
+      ++worker.counts.verdicts[static_cast<std::size_t>(evaluate.fits())];
+      return;
+    }
+    const Estimate& estimate = evaluate.estimate();
+    ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
+    const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
+    if (estimate.verdict != Reason::ok && !too_big) return;
+    rank(worker, options, row, estimate, [&] { return at.strategy(row); });
+  });
 }
 
 /// A group of rows with its bound, in the queue of a branch-and-bound search.
@@ -461,13 +473,13 @@ bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int th
     PointTables at(own, point, all);
     for (const OptionGroup& group : all.groups) {
       if (pool.stopped(worker)) return;
-      evaluate_group(at, workers[worker].evaluate, group, rows, Asked::all,
-                     [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
-                       if (block.strategies.empty()) block.first = row;
-                       block.strategies.push_back(s);
-                       block.estimates.push_back(e);
-                       if (block.strategies.size() == kBlock) flush();
-                     });
+      SiblingEvaluator& evaluate = workers[worker].evaluate;
+      each_of_group(at, evaluate, group, rows, [&](std::uint64_t row) {
+        if (block.strategies.empty()) block.first = row;
+        block.strategies.push_back(at.strategy(row));
+        block.estimates.push_back(evaluate.estimate());
+        if (block.strategies.size() == kBlock) flush();
+      });
     }
     flush();
   });

@@ -10,6 +10,7 @@
 
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/estimator/estimate.hpp"
+#include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"
 #include "scalemodel/search/relation.hpp"
@@ -70,6 +71,7 @@ struct OptionGroup {
 /// Everything beside the degrees, for the points where the same knobs matter.
 struct Options {
   std::vector<Strategy> rows;
+  std::vector<Change> changes;  ///< of each row from the one before it
   std::vector<OptionGroup> groups;
 };
 

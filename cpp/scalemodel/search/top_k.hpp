@@ -27,7 +27,7 @@ class TopK {
 
   /// Whether a candidate of this score could still enter.
   bool admits(double score, std::uint64_t row) const {
-    return entries_.size() < count_ || Entry{score, row, {}} < *entries_.rbegin();
+    return !full_ || std::tie(score, row) < std::tie(worst_score_, worst_row_);
   }
   void add(const Entry& entry) {
     if (!admits(entry.score, entry.row)) return;
@@ -41,16 +41,20 @@ class TopK {
     }
     entries_.insert(entry);
     if (entries_.size() > count_) entries_.erase(std::prev(entries_.end()));
+    full_ = entries_.size() == count_;
+    worst_score_ = entries_.rbegin()->score;
+    worst_row_ = entries_.rbegin()->row;
   }
   /// The score that a group must be able to reach.
-  double threshold() const {
-    return entries_.size() < count_ ? kInfinity : entries_.rbegin()->score;
-  }
+  double threshold() const { return full_ ? worst_score_ : kInfinity; }
   const std::set<Entry>& entries() const { return entries_; }
 
  private:
   std::size_t count_;
   std::set<Entry> entries_;
+  bool full_ = false;
+  double worst_score_ = 0;  ///< of the entries
+  std::uint64_t worst_row_ = 0;
 };
 
 }  // namespace scalemodel
