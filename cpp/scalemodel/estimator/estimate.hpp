@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <tuple>
 
@@ -44,9 +45,9 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept;
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                   const Cell& cell, const StageLayout& stages) noexcept;
 
-/// What is asked of an estimate or of a bound: all of it, or of strategies that do not fit in
-/// memory nothing but that and why.
-enum class Asked : bool { all, times_that_fit };
+/// What is asked of an estimate or of a bound: all of it; of strategies that do not fit in memory
+/// nothing but that and why; or, besides, of those that fit not what it is that takes the memory.
+enum class Asked : std::uint8_t { all, times_that_fit, totals_that_fit };
 
 /// The memory of an estimate as the log of a stack states it.
 Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexcept;

@@ -159,7 +159,7 @@ bool rates_stated(const StepContext& c) { return c.tables.rates_stated() && c.ce
 
 /// Whether nothing more is asked of a strategy of these states.
 bool is_enough(const StepContext& c, const Estimate& states, Asked asked) {
-  return asked == Asked::times_that_fit && states.verdict != Reason::ok && rates_stated(c);
+  return asked != Asked::all && states.verdict != Reason::ok && rates_stated(c);
 }
 
 /// Completes an estimate of which states are known.
@@ -212,6 +212,7 @@ void SiblingEvaluator::start(const Tables& tables, const Cell& cell, const Stage
 void SiblingEvaluator::start_group(const Cell& cell, const StageLayout& stages) {
   cell_ = &cell;
   stages_ = &stages;
+  rates_stated_ = tables_->rates_stated() && cell.timed;
   context_.reset();
   shared_.reset();
 }
@@ -272,17 +273,15 @@ const Estimate& SiblingEvaluator::states() {
   return shared_.states.get(offloaded(c.strategy), [&] { return states_of(c, memory()); });
 }
 
-Reason SiblingEvaluator::fits() {
-  return verdict_of(memory().of(context_->strategy), tables_->cluster());
-}
-
-bool SiblingEvaluator::is_enough(Asked asked) {
-  return asked == Asked::times_that_fit && rates_stated(*context_) && fits() != Reason::ok;
-}
-
-const Estimate& SiblingEvaluator::estimate() {
+const Estimate& SiblingEvaluator::estimate(Asked asked) {
   const StepContext& c = *context_;
-  estimate_ = states();
+  if (asked == Asked::totals_that_fit) {
+    const StatesByOffload& of = memory();
+    set_states(estimate_, c, of.fullest[offloaded_beside_weights(c.strategy)], of.update,
+               of.transfer);
+  } else {
+    estimate_ = states();
+  }
   if (!shared_.has_step) shared_.step = times_by_cause(c);
   shared_.has_step = true;
   complete(estimate_, c, shared_.step);
@@ -301,7 +300,8 @@ const Estimate& SiblingEvaluator::operator()(const Strategy& strategy, Asked ask
   } else {
     follow(strategy, change);
   }
-  return is_enough(asked) ? states() : estimate();
+  const bool enough = asked != Asked::all && rates_stated_ && fits() != Reason::ok;
+  return enough ? states() : estimate(asked);
 }
 
 Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,

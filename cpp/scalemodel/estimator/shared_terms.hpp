@@ -14,6 +14,34 @@
 
 namespace scalemodel {
 
+/// Values by a small number, each worked out when it is first asked for.
+template <class T, std::size_t count>
+class Once {
+ public:
+  template <class Make>
+  T& get(std::size_t number, const Make& make) {
+    const std::uint32_t bit = std::uint32_t{1} << number;
+    // In its place, not copied there.
+    if ((known_ & bit) == 0) ::new (&values_.of[number]) T(make());
+    known_ |= bit;
+    return values_.of[number];
+  }
+  const T& operator[](std::size_t number) const { return values_.of[number]; }
+  bool known(std::size_t number) const { return (known_ >> number & 1U) != 0; }
+  void reset() { known_ = 0; }
+
+ private:
+  static_assert(count <= 32, "a bit per value");
+  static_assert(std::is_trivially_destructible_v<T>);
+  /// Not worked out, no value is anything.
+  union Values {
+    Values() {}  // NOLINT(modernize-use-equals-default): a union of these has none
+    std::array<T, count> of;
+  };
+  Values values_;
+  std::uint32_t known_ = 0;
+};
+
 /// Passes of one stage.
 struct StagePasses {
   PartTimes times;
@@ -29,6 +57,8 @@ struct PipelinePasses {
   Seconds least_compute{kInfinity};  ///< of a micro-batch on any stage
   PipelineTimes times;               ///< of several stages; their traffic is of the last step
   QuietTimes quiet;                  ///< what they say of all micro-batches
+  /// Where these passes are kept: sums of them under traffic that hides and that does not.
+  Once<LongestPath::Begun, 2>* begun = nullptr;
 };
 
 /// Traffic of gradients and parameters of one stage, hidden or not, once per step.
@@ -72,12 +102,9 @@ struct FullestStage {
 
 /// States of strategies that differ in what they offload of activations and optimizer states.
 struct StatesByOffload {
-  std::array<FullestStage, 4> fullest;  ///< a bit each
-  Seconds update, transfer;             ///< of the stage where they take longest
-
-  const FullestStage& of(const Strategy& s) const {
-    return fullest[(s.offload_activations ? 1U : 0U) + (s.offload_optimizer ? 2U : 0U)];
-  }
+  std::array<FullestStage, 4> fullest;  ///< by `offloaded_beside_weights`
+  std::array<Reason, 4> verdicts{};
+  Seconds update, transfer;  ///< of the stage where they take longest
 };
 
 /// What every part of a pipeline takes of the traffic of gradients and parameters once per step.
@@ -90,33 +117,6 @@ struct PartTraffic {
 struct StepFlop {
   Flop model, hardware;  ///< hardware: with what is recomputed
   double tokens = 0;
-};
-
-/// Values by a small number, each worked out when it is first asked for.
-template <class T, std::size_t count>
-class Once {
- public:
-  template <class Make>
-  T& get(std::size_t number, const Make& make) {
-    const std::uint32_t bit = std::uint32_t{1} << number;
-    // In its place, not copied there.
-    if ((known_ & bit) == 0) ::new (&values_.of[number]) T(make());
-    known_ |= bit;
-    return values_.of[number];
-  }
-  const T& operator[](std::size_t number) const { return values_.of[number]; }
-  void reset() { known_ = 0; }
-
- private:
-  static_assert(count <= 32, "a bit per value");
-  static_assert(std::is_trivially_destructible_v<T>);
-  /// Not worked out, no value is anything.
-  union Values {
-    Values() {}  // NOLINT(modernize-use-equals-default): a union of these has none
-    std::array<T, count> of;
-  };
-  Values values_;
-  std::uint32_t known_ = 0;
 };
 
 /// Stages of different kinds that are kept apart; pipelines of more share less.
@@ -174,6 +174,7 @@ class SharedTerms {
 
   /// Passes under which no traffic of parameters and gradients hides, by `offloaded_in_passes`.
   Once<PipelinePasses, 4> alone;
+  std::array<Once<LongestPath::Begun, 2>, 4> begun;  ///< of these
   /// Of a stage, by its kind.
   Once<PassingMemory, kMaxStages> passing;
   Once<StepFlop, 1> flop;
@@ -205,7 +206,11 @@ class SharedTerms {
 inline std::size_t offloaded_in_passes(const Strategy& s) {
   return (s.offload_weights ? 1U : 0U) + (s.offload_activations ? 2U : 0U);
 }
-/// The same with optimizer states.
+/// Activations and optimizer states that wait in host memory, a bit each.
+inline std::size_t offloaded_beside_weights(const Strategy& s) {
+  return (s.offload_activations ? 1U : 0U) + (s.offload_optimizer ? 2U : 0U);
+}
+/// The three of them.
 inline std::size_t offloaded(const Strategy& s) {
   return offloaded_in_passes(s) + (s.offload_optimizer ? 4U : 0U);
 }

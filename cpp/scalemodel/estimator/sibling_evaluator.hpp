@@ -30,14 +30,22 @@ class SiblingEvaluator {
   /// Goes on to one whose shards are those of the last; its other fields are not looked at.
   void follow(const Strategy& strategy, Change change);
 
-  /// Whether all that is asked of the strategy is `fits`.
-  bool is_enough(Asked asked);
+  /// Whether every rate that a step needs is stated for certain: what does not fit is no answer
+  /// then, whatever it takes.
+  bool rates_stated() const { return rates_stated_; }
   /// Whether it fits in memory, or why not.
-  Reason fits();
-  /// Valid until the next one. May look for the critical paths of its pipeline.
-  const Estimate& estimate();
+  Reason fits() {
+    const Strategy& s = context_->strategy;
+    const std::size_t weights = s.offload_weights ? 1 : 0;
+    const StatesByOffload& states =
+        shared_.memory.known(weights) ? shared_.memory[weights] : memory();
+    return states.verdicts[offloaded_beside_weights(s)];
+  }
+  /// Valid until the next one; kinds of memory are set where all is asked for. May look for the
+  /// critical paths of its pipeline.
+  const Estimate& estimate(Asked asked);
 
-  /// Goes on to a strategy. Of one of which that is enough, only memory and verdict.
+  /// Goes on to a strategy. Of one that does not fit, where that is enough, memory and verdict.
   const Estimate& operator()(const Strategy& strategy, Asked asked);
 
  private:
@@ -62,6 +70,7 @@ class SiblingEvaluator {
   std::array<Shards, EnumNames<Sharding>::names.size()> shards_;  ///< the last of each sharding
   std::optional<StepContext> context_;                            ///< of the last strategy
   Sharding sharding_ = Sharding::ddp;                             ///< of it, as it is spelled
+  bool rates_stated_ = false;
   SharedTerms shared_;
   Estimate estimate_;
 };

@@ -107,7 +107,15 @@ inline PipelineDuration critical_path(const StepContext& c, PipelinePasses& all,
     return c.stages.paths->at_least(all.times, c.degrees.micro_batches, all.busy);
   }
   set_traffic(c, traffic, all);
-  return c.stages.paths->duration(all.quiet, all.times);
+  const CriticalPaths& paths = *c.stages.paths;
+  const StepTrafficKind kind = traffic_of(all.times);
+  if (all.begun == nullptr || kind == StepTrafficKind::none) {
+    return paths.duration(all.quiet, all.times);
+  }
+  LongestPath::Begun& begun =
+      all.begun->get(kind == StepTrafficKind::hiding ? 0 : 1,
+                     [&] { return paths.begin(kind, all.times); });
+  return paths.duration(all.quiet, all.times, kind, begun);
 }
 
 /// What the stages of a pipeline do with one micro-batch, and what they say of all of them.
@@ -132,8 +140,13 @@ auto with_passes(const StepContext& c, const Use& use) {
     PipelinePasses all = pipeline_passes(c);
     return use(all);
   }
-  return use(
-      c.shared->alone.get(offloaded_in_passes(c.strategy), [&] { return pipeline_passes(c); }));
+  const std::size_t number = offloaded_in_passes(c.strategy);
+  return use(c.shared->alone.get(number, [&] {
+    PipelinePasses all = pipeline_passes(c);
+    all.begun = &c.shared->begun[number];
+    all.begun->reset();
+    return all;
+  }));
 }
 
 /// What a step adds to its passes, whose traffic it sets.

@@ -69,6 +69,9 @@ inline StatesByOffload states_by_offload(const StepContext& c) {
       }
     });
   }
+  for (std::size_t i = 0; i < states.fullest.size(); ++i) {
+    states.verdicts[i] = verdict_of(states.fullest[i], c.cluster());
+  }
   return states;
 }
 
@@ -87,21 +90,19 @@ inline void set_memory(Estimate& estimate, const MemoryByKind& memory, const Mem
   estimate.fullest_stage = stage;
 }
 
-/// Time and memory of what a step does to parameters and their states, and the verdict.
-inline Estimate estimate_of(const StepContext& c, const FullestStage& fullest,
-                            const MemoryByKind& memory, Seconds update, Seconds transfer) {
-  Estimate e;
+/// Sets what a step does to parameters and their states, but for the kinds of memory.
+inline void set_states(Estimate& e, const StepContext& c, const FullestStage& fullest,
+                       Seconds update, Seconds transfer) {
   e.dp = c.degrees.dp;
   e.memory_capacity = c.cluster().accelerator.memory_capacity;
-  set_memory(e, memory, c.stack(), c.stages.classes[fullest.number].first_index);
   e.memory = fullest.memory;
   e.host_memory = fullest.host;
   e.optimizer = update;
-  if (c.strategy.offload_optimizer) e.exposed_offload = transfer;
+  e.exposed_offload = c.strategy.offload_optimizer ? transfer : Seconds{};
   e.verdict = verdict_of(fullest, c.cluster());
-  return e;
 }
 
+/// Time and memory of what a step does to parameters and their states, and the verdict.
 inline Estimate states_of(const StepContext& c) {
   FullestStage fullest;
   MemoryByKind most;
@@ -115,17 +116,21 @@ inline Estimate states_of(const StepContext& c) {
       if (add_stage(fullest, c, memory, number)) most = memory;
     });
   }
-  return estimate_of(c, fullest, most, update, transfer);
+  Estimate e;
+  set_states(e, c, fullest, update, transfer);
+  set_memory(e, most, c.stack(), c.stages.classes[fullest.number].first_index);
+  return e;
 }
 
 /// The same where `states_by_offload` told which stage is the fullest.
 inline Estimate states_of(const StepContext& c, const StatesByOffload& states) {
-  const FullestStage& fullest = states.of(c.strategy);
+  const FullestStage& fullest = states.fullest[offloaded_beside_weights(c.strategy)];
   Estimate e;
+  set_states(e, c, fullest, states.update, states.transfer);
   with_stage_states(c, fullest.number, [&](const StageStates& stage) {
-    const MemoryByKind memory =
-        stage.memory.offloaded(offload_of(c.strategy), stage_passing(c, fullest.number));
-    e = estimate_of(c, fullest, memory, states.update, states.transfer);
+    set_memory(e,
+               stage.memory.offloaded(offload_of(c.strategy), stage_passing(c, fullest.number)),
+               c.stack(), c.stages.classes[fullest.number].first_index);
   });
   return e;
 }

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <span>
 #include <utility>
 
 #include "scalemodel/schedule/path_search.hpp"
-#include "scalemodel/schedule/rough_sums.hpp"
 #include "scalemodel/schedule/stage_paths.hpp"
 
 namespace scalemodel {
@@ -38,13 +38,23 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
             column_of([&](const PipelinePath& path) { return path.parts[part][time]; });
         if (std::ranges::all_of(column, [](double count) { return count == 0; })) continue;
         const auto same = std::find(columns.begin() + 2, columns.end(), column);
-        used_[part].push_back(
-            {static_cast<std::uint8_t>(time), static_cast<std::uint8_t>(same - columns.begin())});
+        uses_.push_back({static_cast<std::uint8_t>(part), static_cast<std::uint8_t>(time),
+                         static_cast<std::uint8_t>(same - columns.begin())});
         if (same == columns.end()) columns.push_back(std::move(column));
       }
     }
   }
+  // Part after part: in this order sums add up.
+  std::ranges::stable_sort(uses_, {}, &Use::part);
   columns_ = columns.size();
+  for (std::uint8_t column = 0; column < columns_; ++column) {
+    const bool traffic = std::ranges::any_of(
+        uses_, [&](const Use& use) { return use.column == column && use.time >= kGathering; });
+    (traffic ? traffic_columns_ : other_columns_).push_back(column);
+    if (!traffic) continue;
+    std::ranges::copy_if(uses_, std::back_inserter(traffic_uses_),
+                         [&](const Use& use) { return use.column == column; });
+  }
   for (std::size_t row = 0; row < rows.size(); ++row) {
     for (const std::vector<double>& column : columns) exact_.push_back(column[row]);
   }
@@ -60,25 +70,57 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   }
 }
 
+void LongestPath::add(std::span<const Use> uses, const PipelineTimes& times,
+                      Columns& sums) noexcept {
+  for (const Use& use : uses) sums[use.column] += times.parts[use.part][use.time].base();
+}
+
 LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) noexcept {
   std::fill_n(exact_.begin(), paths.columns_, 0.0);
   exact_[0] = times.hop.base();
   exact_[1] = times.early.base();
-  for (std::size_t part = 0; part < kPipelineParts; ++part) {
-    const PartTimes& t = times.parts[part];
-    for (const Use& use : paths.used_[part]) exact_[use.column] += t[use.time].base();
+  add(paths.uses_, times, exact_);
+}
+
+namespace {
+
+/// Columns as rough sums take them; those without a time add nothing.
+class RoughTerms {
+ public:
+  RoughTerms(std::span<const std::uint8_t> columns, std::span<const double> times) noexcept {
+    for (const std::uint8_t column : columns) {
+      if (times[column] == 0) continue;
+      terms_[size_++] = {static_cast<float>(times[column]), column};
+    }
   }
+  std::span<const detail::RoughTerm> terms() const noexcept { return {terms_.data(), size_}; }
+
+ private:
+  std::array<detail::RoughTerm, LongestPath::kMaxColumns> terms_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace
+
+LongestPath::Begun::Begun(const LongestPath& paths, const PipelineTimes& times) noexcept {
+  std::fill_n(exact_.begin(), paths.columns_, 0.0);
+  exact_[0] = times.hop.base();
+  exact_[1] = times.early.base();
+  add(paths.uses_, times, exact_);
+  const Kind& kind = paths.kinds_[0];
+  detail::begin_sums(&paths.rough_[kind.rough], paths.columns_, kind.last - kind.first,
+                     RoughTerms(paths.other_columns_, exact_).terms(), rough_);
 }
 
 PathTimes LongestPath::longest(std::size_t which, const Sums& sums) const noexcept {
   const Kind& kind = kinds_[which];
-  std::array<float, kPassTimes * kPipelineParts + 2> rough;
+  std::array<float, kMaxColumns> rough;
   for (std::size_t i = 0; i < columns_; ++i) rough[i] = static_cast<float>(sums.exact_[i]);
   detail::RowNumbers rows;
   PathTimes longest;
   for (const std::size_t row : detail::may_be_longest(&rough_[kind.rough], kind.last - kind.first,
                                                       std::span(rough).first(columns_), rows)) {
-    const PathTimes lasts = exactly(kind.first + row, sums);
+    const PathTimes lasts = exactly(kind.first + row, sums.exact_);
     longest.passes = max(longest.passes, lasts.passes);
     longest.with_hops = max(longest.with_hops, lasts.with_hops);
   }
@@ -90,36 +132,47 @@ PathTimes LongestPath::longest(std::size_t which, std::size_t repeated, double t
   const Kind &once = kinds_[which], &often = kinds_[repeated];
   PathTimes longest;
   for (std::size_t row = 0; row < once.last - once.first; ++row) {
-    const PathTimes first = exactly(once.first + row, sums);
-    const PathTimes again = exactly(often.first + row, sums);
+    const PathTimes first = exactly(once.first + row, sums.exact_);
+    const PathTimes again = exactly(often.first + row, sums.exact_);
     longest.passes = max(longest.passes, first.passes + times * again.passes);
     longest.with_hops = max(longest.with_hops, first.with_hops + times * again.with_hops);
   }
   return longest;
 }
 
-PathTimes LongestPath::exactly(std::size_t row, const Sums& sums) const noexcept {
+Seconds LongestPath::longest_with_hops(Begun& begun, const PipelineTimes& times) const noexcept {
+  for (const std::uint8_t column : traffic_columns_) begun.exact_[column] = 0;
+  add(traffic_uses_, times, begun.exact_);
+  const Kind& kind = kinds_[0];
+  detail::RowNumbers rows;
+  Seconds longest;
+  for (const std::size_t row :
+       detail::may_be_longest(&rough_[kind.rough], columns_, kind.last - kind.first,
+                              RoughTerms(traffic_columns_, begun.exact_).terms(), begun.rough_,
+                              rows)) {
+    longest = max(longest, exactly(kind.first + row, begun.exact_).with_hops);
+  }
+  return longest;
+}
+
+PathTimes LongestPath::exactly(std::size_t row, const Columns& sums) const noexcept {
   const double* counts = &exact_[row * columns_];
   double lasts = 0;
   for (std::size_t column = 1; column < columns_; ++column) {
-    lasts += sums.exact_[column] * counts[column];
+    lasts += sums[column] * counts[column];
   }
-  return {Seconds{lasts}, Seconds{lasts + sums.exact_[0] * counts[0]}};
+  return {Seconds{lasts}, Seconds{lasts + sums[0] * counts[0]}};
 }
-
-namespace {
 
 StepTrafficKind traffic_of(const PipelineTimes& times) noexcept {
   bool hides = false, blocks = false;
   for (const PartTimes& t : times.parts) {
-    hides = hides || t[kGathering] + t[kReduction] > Seconds{};
-    blocks = blocks || t[kGatheringBefore] + t[kReductionAfter] > Seconds{};
+    hides |= t[kGathering] + t[kReduction] > Seconds{};
+    blocks |= t[kGatheringBefore] + t[kReductionAfter] > Seconds{};
   }
   if (blocks) return StepTrafficKind::blocking;
   return hides ? StepTrafficKind::hiding : StepTrafficKind::none;
 }
-
-}  // namespace
 
 CriticalPaths::CriticalPaths(PipelineShape shape, int micro_batches)
     : shape_(std::move(shape)), pp_(shape_.pp), micro_batches_(micro_batches) {
@@ -176,17 +229,32 @@ QuietTimes CriticalPaths::quiet(const PipelineTimes& times, double micro_batches
   return lasts;
 }
 
-PipelineDuration CriticalPaths::duration(const QuietTimes& quiet,
-                                         const PipelineTimes& times) const {
+namespace {
+
+/// Of a pipeline with the traffic of a step, which alone lets it last `with_traffic`.
+PipelineDuration duration_of(const QuietTimes& quiet, Seconds with_traffic) {
   const Seconds with_hops = quiet.first.with_hops + quiet.further.with_hops;
   const Seconds passes = min(with_hops, quiet.first.passes + quiet.further.passes);
-  Seconds all = with_hops;
-  if (const StepTrafficKind traffic = traffic_of(times); traffic != StepTrafficKind::none) {
-    const LongestPath& paths = find(traffic);
-    const LongestPath::Sums sums(paths, times);
-    all = max(all, paths.longest(0, sums).with_hops + quiet.further.with_hops);
-  }
+  const Seconds all = max(with_hops, with_traffic);
   return {passes, with_hops - passes, all - with_hops};
+}
+
+}  // namespace
+
+PipelineDuration CriticalPaths::duration(const QuietTimes& quiet,
+                                         const PipelineTimes& times) const {
+  const StepTrafficKind traffic = traffic_of(times);
+  if (traffic == StepTrafficKind::none) return duration_of(quiet, Seconds{});
+  const LongestPath& paths = find(traffic);
+  const LongestPath::Sums sums(paths, times);
+  return duration_of(quiet, paths.longest(0, sums).with_hops + quiet.further.with_hops);
+}
+
+PipelineDuration CriticalPaths::duration(const QuietTimes& quiet, const PipelineTimes& times,
+                                         StepTrafficKind traffic,
+                                         LongestPath::Begun& begun) const {
+  return duration_of(quiet,
+                     find(traffic).longest_with_hops(begun, times) + quiet.further.with_hops);
 }
 
 PipelineDuration CriticalPaths::at_least(const PipelineTimes& times, double micro_batches,

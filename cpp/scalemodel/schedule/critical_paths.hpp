@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "scalemodel/schedule/pipeline_times.hpp"
+#include "scalemodel/schedule/rough_sums.hpp"
 
 namespace scalemodel {
 
@@ -23,6 +24,8 @@ struct PathTimes {
 /// The longest of several paths: a product of a matrix, a row per path, and the times.
 class LongestPath {
  public:
+  static constexpr std::size_t kMaxColumns = kPassTimes * kPipelineParts + 2;
+
   LongestPath() = default;
   /// Paths of several kinds, which are asked for apart.
   explicit LongestPath(std::span<const std::vector<PipelinePath>> kinds);
@@ -34,33 +37,55 @@ class LongestPath {
 
    private:
     friend class LongestPath;
-    std::array<double, kPassTimes * kPipelineParts + 2> exact_;
+    std::array<double, kMaxColumns> exact_;
+  };
+  /// What the times add up to on the paths of the first kind, but for the traffic of a step: that
+  /// may change.
+  class Begun {
+   public:
+    Begun(const LongestPath& paths, const PipelineTimes& times) noexcept;
+
+   private:
+    friend class LongestPath;
+    std::array<double, kMaxColumns> exact_;  ///< times by column
+    std::array<float, detail::kMaxRows> rough_;
   };
 
   PathTimes longest(std::size_t which, const Sums& sums) const noexcept;
   /// The longest of two kinds' paths, row with row, the second taken `times` times.
   PathTimes longest(std::size_t which, std::size_t repeated, double times,
                     const Sums& sums) const noexcept;
+  /// With hops, of the first kind; `times` differ at most in the traffic of a step from those that
+  /// sums were begun with.
+  Seconds longest_with_hops(Begun& begun, const PipelineTimes& times) const noexcept;
 
  private:
   /// A time of a part and the column that counts it. Those that every path has equally often share
   /// one.
   struct Use {
-    std::uint8_t time, column;
+    std::uint8_t part, time, column;
   };
   /// Rows of a kind.
   struct Kind {
     std::size_t first = 0, last = 0;
     std::size_t rough = 0;  ///< where in `rough_` they begin
   };
-  PathTimes exactly(std::size_t row, const Sums& sums) const noexcept;
+  using Columns = std::array<double, kMaxColumns>;
+  static void add(std::span<const Use> uses, const PipelineTimes& times, Columns& sums) noexcept;
+  PathTimes exactly(std::size_t row, const Columns& sums) const noexcept;
 
-  std::array<std::vector<Use>, kPipelineParts> used_;
+  std::vector<Use> uses_;
   std::size_t columns_ = 0;  ///< the first two are hops and what is handed on early
+  // Columns that count the traffic of a step, and what they count.
+  std::vector<std::uint8_t> traffic_columns_, other_columns_;
+  std::vector<Use> traffic_uses_;
   std::vector<Kind> kinds_;
   std::vector<double> exact_;  ///< row after row
   std::vector<float> rough_;   ///< the same as `detail::may_be_longest` takes them
 };
+
+/// Traffic that some times hold.
+StepTrafficKind traffic_of(const PipelineTimes& times) noexcept;
 
 /// A pipeline without the traffic of a step: the step that its paths were found for, and by how
 /// much further micro-batches lengthen it.
@@ -94,6 +119,12 @@ class CriticalPaths {
   }
   /// The same from what `quiet` says of these times, whatever their traffic.
   PipelineDuration duration(const QuietTimes& quiet, const PipelineTimes& times) const;
+  /// The same with traffic, and what sums were begun with it.
+  PipelineDuration duration(const QuietTimes& quiet, const PipelineTimes& times,
+                            StepTrafficKind traffic, LongestPath::Begun& begun) const;
+  LongestPath::Begun begin(StepTrafficKind traffic, const PipelineTimes& times) const {
+    return {find(traffic), times};
+  }
 
   /// No less than this, as the passes of each stage say without the others'; the traffic of a step
   /// left out. Needs no paths to be found.

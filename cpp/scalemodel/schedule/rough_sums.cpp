@@ -20,6 +20,15 @@ using HalfRows = float __attribute__((vector_size(kHalfRows * sizeof(float))));
 constexpr std::size_t kMaxBlocks = kMaxRows / kHalfRows;
 static_assert(kRowsAtOnce == 2 * kHalfRows);
 
+/// Numbers of the rows of a block whose lane of `near` is set, from `size` on.
+inline void add_rows(const std::int32_t* near, std::size_t block, std::size_t rows,
+                     RowNumbers& found, std::size_t& size) {
+  for (std::size_t lane = 0; lane < kHalfRows; ++lane) {
+    const std::size_t row = block * kHalfRows + lane;
+    if (near[lane] != 0 && row < rows) found[size++] = static_cast<std::uint16_t>(row);
+  }
+}
+
 }  // namespace
 
 SCALEMODEL_WIDE_LANES
@@ -67,10 +76,70 @@ std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t r
     std::array<std::uint64_t, sizeof near / sizeof(std::uint64_t)> any;
     std::memcpy(any.data(), &near, sizeof near);
     if ((any[0] | any[1] | any[2] | any[3]) == 0) continue;
-    for (std::size_t lane = 0; lane < kHalfRows; ++lane) {
-      const std::size_t row = block * kHalfRows + lane;
-      if (near[lane] != 0 && row < rows) found[size++] = static_cast<std::uint16_t>(row);
+    std::array<std::int32_t, kHalfRows> lanes;
+    std::memcpy(lanes.data(), &near, sizeof near);
+    add_rows(lanes.data(), block, rows, found, size);
+  }
+  return {found.data(), size};
+}
+
+SCALEMODEL_WIDE_LANES
+void begin_sums(const float* counts, std::size_t columns, std::size_t rows,
+                std::span<const RoughTerm> terms, std::span<float, kMaxRows> sums) noexcept {
+  rows = std::min(rows, kMaxRows);
+  for (std::size_t first = 0; first < rows; first += kRowsAtOnce) {
+    HalfRows count, other_count, sum{}, other_sum{};
+    for (const RoughTerm& term : terms) {
+      const float* column = counts + term.column * kRowsAtOnce;
+      std::memcpy(&count, column, sizeof count);
+      std::memcpy(&other_count, column + kHalfRows, sizeof count);
+      sum += term.time * count;
+      other_sum += term.time * other_count;
     }
+    std::memcpy(&sums[first], &sum, sizeof sum);
+    std::memcpy(&sums[first + kHalfRows], &other_sum, sizeof sum);
+    counts += columns * kRowsAtOnce;
+  }
+}
+
+SCALEMODEL_WIDE_LANES
+std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t columns,
+                                              std::size_t rows, std::span<const RoughTerm> terms,
+                                              std::span<const float, kMaxRows> sums,
+                                              RowNumbers& found) noexcept {
+  rows = std::min(rows, kMaxRows);
+  const std::size_t blocks = 2 * ((rows + kRowsAtOnce - 1) / kRowsAtOnce);
+  std::array<HalfRows, kMaxBlocks> all;
+  HalfRows most{};
+  for (std::size_t block = 0; block < blocks; block += 2) {
+    HalfRows count, other_count, sum, other_sum;
+    std::memcpy(&sum, &sums[block * kHalfRows], sizeof sum);
+    std::memcpy(&other_sum, &sums[(block + 1) * kHalfRows], sizeof sum);
+    for (const RoughTerm& term : terms) {
+      const float* column = counts + term.column * kRowsAtOnce;
+      std::memcpy(&count, column, sizeof count);
+      std::memcpy(&other_count, column + kHalfRows, sizeof count);
+      sum += term.time * count;
+      other_sum += term.time * other_count;
+    }
+    all[block] = sum;
+    all[block + 1] = other_sum;
+    most = sum > most ? sum : most;
+    most = other_sum > most ? other_sum : most;
+    counts += columns * kRowsAtOnce;
+  }
+  float least = 0;
+  for (std::size_t lane = 0; lane < kHalfRows; ++lane) least = std::max(least, most[lane]);
+  least *= 1 - kRounding;
+  std::size_t size = 0;
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const auto near = all[block] >= least;
+    std::array<std::uint64_t, sizeof near / sizeof(std::uint64_t)> any;
+    std::memcpy(any.data(), &near, sizeof near);
+    if ((any[0] | any[1] | any[2] | any[3]) == 0) continue;
+    std::array<std::int32_t, kHalfRows> lanes;
+    std::memcpy(lanes.data(), &near, sizeof near);
+    add_rows(lanes.data(), block, rows, found, size);
   }
   return {found.data(), size};
 }

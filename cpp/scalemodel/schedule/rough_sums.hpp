@@ -25,4 +25,21 @@ std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t r
                                               std::span<const float> times,
                                               RowNumbers& found) noexcept;
 
+/// A time and the column that counts it.
+struct RoughTerm {
+  float time;
+  std::uint32_t column;
+};
+
+/// Sums of some terms, row by row, to which others are added later. `counts`, as above, has
+/// `columns`.
+void begin_sums(const float* counts, std::size_t columns, std::size_t rows,
+                std::span<const RoughTerm> terms, std::span<float, kMaxRows> sums) noexcept;
+
+/// Rows of which `sums` with other terms may be the largest.
+std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t columns,
+                                              std::size_t rows, std::span<const RoughTerm> terms,
+                                              std::span<const float, kMaxRows> sums,
+                                              RowNumbers& found) noexcept;
+
 }  // namespace scalemodel::detail

@@ -28,6 +28,10 @@ std::array<Column, kColumns> make_columns(std::index_sequence<I...> /*fields*/) 
     column.bounded =
         is_any(column.name, {"step_time_s", "tokens_per_s", "mfu_fraction", "energy_j", "cost_usd",
                              "memory_bytes", "tokens_per_j", "usd_per_token"});
+    const bool total =
+        is_any(column.name, {"memory_bytes", "memory_capacity_bytes", "host_memory_bytes"});
+    column.of_kinds =
+        (column.name.starts_with("memory_") && !total) || column.name == "fullest_stage";
     column.positive = column.bounded || is_any(column.name, {"hfu_fraction", "power_w"});
   }
   return all;

@@ -22,6 +22,7 @@ struct ColumnOf {
   /// `lower_bound` bounds it (from above where more is better).
   bool bounded = false;
   bool positive = false;  ///< of every strategy that runs
+  bool of_kinds = false;  ///< what takes the memory, or where
 };
 using Column = ColumnOf<Estimate>;
 

@@ -51,9 +51,17 @@ struct SearchWorker {
   GroupBounds bounds;
 };
 
-/// What becomes of strategies that do not fit no search asks but one that ranks them.
+/// What becomes of strategies that do not fit no search asks but one that ranks them, and what
+/// takes the memory only one that ranks by it.
 Asked asked_of(const SearchOptions& options) {
-  return options.too_big ? Asked::all : Asked::times_that_fit;
+  if (options.too_big) return Asked::all;
+  const auto of_kinds = [](const Column* column) { return column != nullptr && column->of_kinds; };
+  const bool kinds =
+      std::ranges::any_of(options.objective.terms, of_kinds, &Objective::Term::column) ||
+      std::ranges::any_of(options.constraints, [&](const Constraint& constraint) {
+        return of_kinds(constraint.left) || of_kinds(constraint.right);
+      });
+  return kinds ? Asked::times_that_fit : Asked::totals_that_fit;
 }
 
 /// Judges a strategy that ran: `strategy()`, should it be an answer.
@@ -80,11 +88,12 @@ void search_group(SearchWorker& worker, PointTables& at, const OptionGroup& grou
   SiblingEvaluator& evaluate = worker.evaluate;
   each_of_group(at, evaluate, group, rows, [&](std::uint64_t row) {
     ++worker.counts.evaluated;
-    if (evaluate.is_enough(asked)) {
-      ++worker.counts.verdicts[static_cast<std::size_t>(evaluate.fits())];
+    const Reason fits = evaluate.fits();
+    if (fits != Reason::ok && asked != Asked::all && evaluate.rates_stated()) {
+      ++worker.counts.verdicts[static_cast<std::size_t>(fits)];
       return;
     }
-    const Estimate& estimate = evaluate.estimate();
+    const Estimate& estimate = evaluate.estimate(asked);
     ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
     const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
     if (estimate.verdict != Reason::ok && !too_big) return;
@@ -477,7 +486,7 @@ bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int th
       each_of_group(at, evaluate, group, rows, [&](std::uint64_t row) {
         if (block.strategies.empty()) block.first = row;
         block.strategies.push_back(at.strategy(row));
-        block.estimates.push_back(evaluate.estimate());
+        block.estimates.push_back(evaluate.estimate(Asked::all));
         if (block.strategies.size() == kBlock) flush();
       });
     }
