@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -45,6 +46,7 @@ KINDS = (
     "workloads",
 )
 _EMBEDDED = Path(__file__).parent
+_EMBEDDED_FOLDERS = {kind: str(_EMBEDDED / kind) for kind in KINDS}
 _VENDOR = re.compile(r"nvidia|amd( instinct)?|google|intel|tesla")
 # The time of the TOML parser grows with the square of a key's parts.
 _LONG_KEY = re.compile(r"\.(?:[^.,\n]{0,64}\.){63}")
@@ -112,14 +114,16 @@ def _notice(what: object, state: object) -> None:
 # ----------------------------------------------------------------------------------------- entries
 def _private() -> list[Path]:
     given = os.environ.get("SCALEMODEL_CATALOG_PATH", "")
+    if not given:
+        return []
     # A user who does not exist leaves the path as it is, as in a shell.
     return [Path(os.path.expanduser(item)) for item in given.split(os.pathsep) if item]
 
 
-def _folders(kind: str) -> list[Path]:
-    if kind not in KINDS:
+def _folders(kind: str) -> list[str]:
+    if kind not in _EMBEDDED_FOLDERS:
         raise ScaleModelError(f"kind={kind!r}: must be one of {', '.join(KINDS)}")
-    return [root / kind for root in [*_private(), _EMBEDDED]]
+    return [*(str(root / kind) for root in _private()), _EMBEDDED_FOLDERS[kind]]
 
 
 def _modified_ns(path: str | Path) -> int:
@@ -132,7 +136,7 @@ def _modified_ns(path: str | Path) -> int:
 
 def _private_files() -> tuple[tuple[str, int], ...]:
     """Every private entry and when it was written: an entry may be made of others by name."""
-    found = []
+    found: list[tuple[str, int]] = []
     for root in _private():
         for kind in KINDS:
             with suppress(OSError), os.scandir(root / kind) as files:
@@ -141,19 +145,27 @@ def _private_files() -> tuple[tuple[str, int], ...]:
 
 
 @lru_cache(maxsize=64)
-def _listed(folders: tuple[tuple[Path, int], ...]) -> dict[str, Path]:
+def _listed(folders: tuple[tuple[str, int], ...]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder, _ in folders:
-        for path in sorted(folder.glob("*.toml")):
+        for path in sorted(Path(folder).glob("*.toml")):
             found.setdefault(plain(path.stem), path)
     return found
 
 
 def _paths(kind: str) -> dict[str, Path]:
-    """Entry name -> file; earlier folders win. A folder is listed again when it changes."""
-    folders = [folder for folder in _folders(kind) if folder.is_dir()]
+    """Entry name -> file; earlier folders win. A folder is listed again when it changes.
+
+    Asked a hundred times for one answer: a look at each folder is all that it may take.
+    """
+    folders = []
+    for folder in _folders(kind):
+        with suppress(OSError):
+            state = os.stat(folder)
+            if stat.S_ISDIR(state.st_mode):
+                folders.append((folder, state.st_mtime_ns))
     _notice("private entries", _private_files())
-    return _listed(tuple((folder, folder.stat().st_mtime_ns) for folder in folders))
+    return _listed(tuple(folders))
 
 
 class Entry(dict[str, Any]):
@@ -278,7 +290,10 @@ def find(kind: str, label: str) -> str:
     >>> find("accelerators", "NVIDIA H100 80GB HBM3")
     'h100_sxm_80'
     """
-    paths = _paths(kind)
+    return _found(kind, _paths(kind), label)
+
+
+def _found(kind: str, paths: Mapping[str, Path], label: str) -> str:
     if label in paths:
         return label
     found = _by_alias(kind, paths, label)
@@ -313,8 +328,8 @@ def path_of(kind: str, name: str) -> Path:
     >>> path_of("stacks", "plain").name
     'plain.toml'
     """
-    entry = find(kind, name)
-    return _paths(kind)[entry]
+    paths = _paths(kind)
+    return paths[_found(kind, paths, name)]
 
 
 def _flatten(table: Mapping[str, object], prefix: str = "") -> list[tuple[str, object, str]]:

@@ -233,10 +233,15 @@ def _linear_constants(
 
 
 def _attention_constants(
-    accelerator: str, asked: Mapping[str, Any], group: int, latent: bool, notes: list[str]
+    attention: AttentionKernels,
+    accelerator: str,
+    asked: Mapping[str, Any],
+    group: int,
+    latent: bool,
+    notes: list[str],
 ) -> dict[str, Any]:
     """Attention of prefill and decode."""
-    attention, constants = AttentionKernels(accelerator), {}
+    constants = {}
     for phase in ("prefill", "decode"):
         prompts = latent and phase == "prefill"
         wanted = asked.get("latent_prompts", asked) if prompts else asked
@@ -302,6 +307,60 @@ def _encoder_constants(accelerator: str, asked: Mapping[str, Any]) -> dict[str, 
     return {} if own is None else {"encodes": True, "encoder": own}
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Fields of `_core.ServingKernels` that depend on the same things, and what stands in."""
+
+    fields: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+@catalog.kept(512)
+def _of_weights(accelerator: str, engine_name: str, weights: str) -> _Part:
+    """What multiplies weights of a format, and sends tokens to those that do."""
+    form, notes = WEIGHT_FORMATS[weights], []
+    table = accelerator_table(accelerator)
+    if form.math in ("fp8", "fp4") and form.math not in table.get("compute", {}):
+        notes.append(f"{weights} weights widened to 16-bit products")
+        form = WEIGHT_FORMATS[form.kept]
+    choice = KernelChoice.of_engine(engine_name)
+    fused = engine(engine_name).fused_quantisation
+    fields = {
+        **_linear_constants(accelerator, form, choice.products, fused, notes),
+        **_expert_constants(accelerator, form, choice.experts, choice.dispatch),
+        **_dispatch(accelerator, form, choice.dispatch),
+        **_all_reduce_constants(accelerator, table, choice.all_reduce),
+        "math": form.math,
+    }
+    if not choice.binds_host:
+        slowdown = Reader(table.get("host", {}), f"accelerators/{accelerator}.toml: host")
+        fields["host_slowdown"] = slowdown.number("serving_slowdown", 1.0)
+    return _Part(fields, tuple(notes))
+
+
+@catalog.kept(64)
+def _attention_of(accelerator: str) -> AttentionKernels:
+    return AttentionKernels(accelerator)
+
+
+@catalog.kept(512)
+def _of_attention(accelerator: str, engine_name: str, group: int, latent: bool) -> _Part:
+    """What attends to the keys of a model."""
+    asked = KernelChoice.of_engine(engine_name).attention
+    notes: list[str] = []
+    fields = _attention_constants(
+        _attention_of(accelerator), accelerator, asked, group, latent, notes
+    )
+    return _Part(fields, tuple(notes))
+
+
+def _of_cache(accelerator: str, cache: str, math: str) -> _Part:
+    """How keys and values are stored, and multiplied."""
+    peaks = accelerator_table(accelerator).get("compute", {})
+    narrow = cache == "fp8" and "fp8" in peaks and math in ("fp8", "fp4")
+    return _Part({"cache": cache, "attention": "fp8"} if narrow else {"cache": cache})
+
+
 @catalog.kept(256)
 def serving_kernels(
     accelerator: str, engine_name: str, weights: str, cache: str, group: int, latent: bool
@@ -337,30 +396,15 @@ def serving_kernels(
     if cache not in CACHE_FORMATS:
         legal = ", ".join(CACHE_FORMATS)
         raise ScaleModelError(f"kv_precision={cache!r}: must be one of {legal}", code="precision")
-    form, notes = WEIGHT_FORMATS[weights], []
-    table = accelerator_table(accelerator)
-    peaks = table.get("compute", {})
-    if form.math in ("fp8", "fp4") and form.math not in peaks:
-        notes.append(f"{weights} weights widened to 16-bit products")
-        form = WEIGHT_FORMATS[form.kept]
-    choice = KernelChoice.of_engine(engine_name)
-    fused = engine(engine_name).fused_quantisation
-    constants = {
-        **_core.ServingKernels().to_dict(),
-        **_linear_constants(accelerator, form, choice.products, fused, notes),
-        **_attention_constants(accelerator, choice.attention, group, latent, notes),
-        **_expert_constants(accelerator, form, choice.experts, choice.dispatch),
-        **_dispatch(accelerator, form, choice.dispatch),
-        **_all_reduce_constants(accelerator, table, choice.all_reduce),
-        "math": form.math,
-        "cache": cache,
-    }
-    if cache == "fp8" and "fp8" in peaks and form.math in ("fp8", "fp4"):
-        constants["attention"] = "fp8"
-    if not choice.binds_host:
-        slowdown = Reader(table.get("host", {}), f"accelerators/{accelerator}.toml: host")
-        constants["host_slowdown"] = slowdown.number("serving_slowdown", 1.0)
-    return _core.ServingKernels(**constants), "; ".join(notes)
+    products = _of_weights(accelerator, engine_name, weights)
+    parts = (
+        products,
+        _of_attention(accelerator, engine_name, group, latent),
+        _of_cache(accelerator, cache, products.fields["math"]),
+    )
+    fields = {name: value for part in parts for name, value in part.fields.items()}
+    notes = [note for part in parts for note in part.notes]
+    return _core.ServingKernels().replace(**fields), "; ".join(notes)
 
 
 def kernels_lender(cluster: Cluster) -> str:

@@ -110,6 +110,7 @@ class _Build:
     interconnect: str
 
 
+@catalog.kept(256)
 def _build_of(accelerator: str) -> _Build:
     table = catalog.load("accelerators", accelerator)
     interconnect = str(table.get("scale_up", {}).get("class", ""))
