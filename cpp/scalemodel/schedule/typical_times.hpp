@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "scalemodel/schedule/pipeline_run.hpp"
+#include "scalemodel/schedule/pipeline_times.hpp"
 
 namespace scalemodel::detail {
 
@@ -13,7 +13,9 @@ namespace scalemodel::detail {
 /// taken for the other.
 class TypicalTimes {
  public:
-  TypicalTimes(std::size_t kinds, StepTrafficKind traffic) : kinds_(kinds), traffic_(traffic) {}
+  /// `first`: how many come before.
+  TypicalTimes(std::size_t kinds, StepTrafficKind traffic, std::size_t first)
+      : kinds_(kinds), traffic_(traffic), index_(static_cast<double>(first)) {}
 
   PipelineTimes next();
 
@@ -26,7 +28,7 @@ class TypicalTimes {
 
   std::size_t kinds_;
   StepTrafficKind traffic_;
-  double index_ = 0;
+  double index_;
   std::size_t dimension_ = 0;
 };
 

@@ -1,0 +1,207 @@
+#include "scalemodel/schedule/pass_program.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "scalemodel/base/index.hpp"
+#include "scalemodel/schedule/pipeline_run.hpp"
+
+namespace scalemodel::detail {
+
+/// A clock that lists what it is asked for.
+class PassRecorder {
+ public:
+  using Time = std::int32_t;  ///< a node
+
+  explicit PassRecorder(std::size_t classes) : known_(kPassTimes * classes + Lasting::kOthers) {
+    terms_.push_back({});
+    nodes_.push_back({});
+  }
+
+  static Time start() { return PassProgram::kStart; }
+  Time later(Time a, Time b) { return push({a, b, PassProgram::kNothing}); }
+  Time add(Time from, int chunk, std::size_t time, double times) {
+    const auto what = static_cast<std::int32_t>(kPassTimes * at(chunk) + time) + Lasting::kOthers;
+    return push({from, from, term({what, times})});
+  }
+  Time hop(Time from) { return push({from, from, term({Lasting::kHop, 1})}); }
+  Time early(Time from) { return push({from, from, term({Lasting::kEarly, -1})}); }
+
+  /// As few steps as say the same: what the end does not depend on left out, and terms added to the
+  /// step before where nothing else waits for it.
+  void finish(Time end, PassProgram& program) {
+    const std::vector<int> uses = uses_up_to(end);
+    std::vector<std::int32_t> step_of(nodes_.size());
+    program.steps_.push_back({});
+    for (std::size_t i = 1; i < nodes_.size(); ++i) {
+      if (uses[i] == 0) continue;
+      const Node& node = nodes_[i];
+      const std::int32_t a = step_of[at(node.a)], b = step_of[at(node.b)];
+      if (node.term == PassProgram::kNothing || node.a == start() || uses[at(node.a)] > 1 ||
+          program.steps_[at(a)].second != PassProgram::kNothing) {
+        step_of[i] = static_cast<std::int32_t>(program.steps_.size());
+        program.steps_.push_back({a, b, node.term, PassProgram::kNothing});
+        continue;
+      }
+      step_of[i] = a;
+      PassProgram::Step& before = program.steps_[at(a)];
+      (before.first == PassProgram::kNothing ? before.first : before.second) = node.term;
+    }
+    program.last_ = step_of[at(end)];
+    program.terms_ = std::move(terms_);
+  }
+
+ private:
+  using Lasting = PassProgram::Lasting;
+  using Term = PassProgram::Term;
+
+  /// The later of two others, which are one where there is a term.
+  struct Node {
+    std::int32_t a = 0, b = 0, term = 0;
+  };
+
+  Time push(const Node& node) {
+    nodes_.push_back(node);
+    return static_cast<Time>(nodes_.size()) - 1;
+  }
+
+  std::int32_t term(const Term& wanted) {
+    std::vector<std::int32_t>& alike = known_[at(wanted.what)];
+    for (const std::int32_t known : alike) {
+      if (terms_[at(known)] == wanted) return known;
+    }
+    terms_.push_back(wanted);
+    return alike.emplace_back(static_cast<std::int32_t>(terms_.size()) - 1);
+  }
+
+  /// How many of the nodes that an end depends on wait for each.
+  std::vector<int> uses_up_to(Time end) const {
+    std::vector<int> uses(nodes_.size());
+    ++uses[at(end)];
+    for (std::size_t i = nodes_.size() - 1; i > 0; --i) {
+      if (uses[i] == 0) continue;
+      ++uses[at(nodes_[i].a)];
+      if (nodes_[i].term == PassProgram::kNothing) ++uses[at(nodes_[i].b)];
+    }
+    return uses;
+  }
+
+  std::vector<Term> terms_;
+  std::vector<std::vector<std::int32_t>> known_;  ///< terms, by what lasts
+  std::vector<Node> nodes_;
+};
+
+PassProgram::PassProgram(const PassSequence& sequence, StepTrafficKind traffic) {
+  PassRecorder recorder(sequence.classes.size());
+  const PassRecorder::Time end = PipelineRun(sequence, recorder, traffic).end();
+  recorder.finish(end, *this);
+  name_what_lasts(sequence);
+  place();
+}
+
+/// Numbers what the terms name, and nothing else.
+void PassProgram::name_what_lasts(const PassSequence& sequence) {
+  std::vector<std::int32_t> number(kPassTimes * sequence.classes.size() + Lasting::kOthers);
+  for (const Term& term : terms_) number[at(term.what)] = 1;
+  number[Lasting::kHop] = number[Lasting::kEarly] = 1;
+  for (std::size_t what = 0; what < number.size(); ++what) {
+    if (number[what] == 0) continue;
+    number[what] = static_cast<std::int32_t>(lasting_.size());
+    std::vector<Share>& shares = lasting_.emplace_back().shares;
+    if (what < Lasting::kOthers) continue;
+    const std::size_t chunk = (what - Lasting::kOthers) / kPassTimes;
+    for (std::size_t part = 0; part < kPipelineParts; ++part) {
+      const double count = PassSequence::count(sequence.classes[chunk], part);
+      if (count != 0) shares.push_back({part, (what - Lasting::kOthers) % kPassTimes, count});
+    }
+  }
+  for (Term& term : terms_) term.what = number[at(term.what)];
+}
+
+void PassProgram::place() {
+  std::vector<std::size_t> wanted_until(steps_.size());
+  for (std::size_t i = 1; i < steps_.size(); ++i) {
+    wanted_until[at(steps_[i].a)] = wanted_until[at(steps_[i].b)] = i;
+  }
+  wanted_until[at(last_)] = wanted_until[at(kStart)] = steps_.size();
+  std::vector<std::int32_t> place_of(steps_.size()), free;
+  std::int32_t places = 1;  // the first holds the start
+  const auto release = [&](std::int32_t step, std::size_t now) {
+    if (wanted_until[at(step)] == now) free.push_back(place_of[at(step)]);
+  };
+  for (std::size_t i = 1; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    PlacedStep placed{{place_of[at(step.a)], place_of[at(step.b)], step.first, step.second}, 0};
+    release(step.a, i);
+    if (step.b != step.a) release(step.b, i);
+    if (free.empty()) free.push_back(places++);
+    placed.to = place_of[i] = free.back();
+    free.pop_back();
+    placed_.push_back(placed);
+  }
+  last_place_ = place_of[at(last_)];
+  places_.resize(at(places));
+  lane_terms_.resize(terms_.size());
+  ends_.resize(steps_.size());
+  term_lasts_.resize(terms_.size());
+  lane_lasts_.resize(lasting_.size());
+  lasts_.resize(lasting_.size());
+}
+
+Lanes PassProgram::end(const SampledTimes& times) {
+  lane_lasts_[Lasting::kHop] = times.hop;
+  lane_lasts_[Lasting::kEarly] = times.early;
+  for (std::size_t i = Lasting::kOthers; i < lasting_.size(); ++i) {
+    Lanes sum;
+    for (const Share& s : lasting_[i].shares) sum = plus(sum, times.parts[s.part][s.time], s.count);
+    lane_lasts_[i] = sum;
+  }
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    lane_terms_[i] = static_cast<float>(terms_[i].times) * lane_lasts_[at(terms_[i].what)];
+  }
+  Lanes* const places = places_.data();
+  const Lanes* const terms = lane_terms_.data();
+  places[kStart] = Lanes{};
+  for (const PlacedStep& step : placed_) {
+    places[step.to] =
+        Lanes::later(places[step.a], places[step.b], terms[step.first], terms[step.second]);
+  }
+  return places[last_place_];
+}
+
+PipelinePath PassProgram::path(const PipelineTimes& times) {
+  lasts_[Lasting::kHop] = times.hop.base();
+  lasts_[Lasting::kEarly] = times.early.base();
+  for (std::size_t i = Lasting::kOthers; i < lasting_.size(); ++i) {
+    double sum = 0;
+    for (const Share& s : lasting_[i].shares) sum += s.count * times.parts[s.part][s.time].base();
+    lasts_[i] = sum;
+  }
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    term_lasts_[i] = terms_[i].times * lasts_[at(terms_[i].what)];
+  }
+  double* const ends = ends_.data();
+  const double* const terms = term_lasts_.data();
+  for (std::size_t i = 1; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    const double a = ends[step.a], b = ends[step.b];
+    ends[i] = (b > a ? b : a) + terms[step.first] + terms[step.second];
+  }
+  taken_.assign(lasting_.size(), 0);
+  for (std::int32_t i = last_; i != kStart;) {
+    const Step& step = steps_[at(i)];
+    for (const std::int32_t term : {step.second, step.first}) {
+      taken_[at(terms_[at(term)].what)] += terms_[at(term)].times;
+    }
+    i = ends[step.b] > ends[step.a] ? step.b : step.a;
+  }
+  PipelinePath path;
+  path.hops = taken_[Lasting::kHop];
+  path.early = taken_[Lasting::kEarly];
+  for (std::size_t i = Lasting::kOthers; i < lasting_.size(); ++i) {
+    for (const Share& s : lasting_[i].shares) path.parts[s.part][s.time] += s.count * taken_[i];
+  }
+  return path;
+}
+
+}  // namespace scalemodel::detail
