@@ -310,6 +310,9 @@ Examples
         "Tokens a sequence gains per step, accepted draft tokens included.");
   bind_drafts(m);
   bind_instance(m);
+  m.def("serving_layouts", &serving_layouts, py::arg("model"), py::arg("cluster"),
+        py::arg("max_accelerators"),
+        "Legal layouts of an instance that fits into a cluster and a number of accelerators.");
   m.def("search_serving", &search_plans, py::arg("model"), py::arg("cluster"), py::arg("engine"),
         py::arg("kernels"), py::arg("mix"), py::arg("imbalance"), py::arg("draft"),
         py::arg("layouts"), py::arg("max_batched_tokens"), py::arg("per_octave"), py::arg("goal"),

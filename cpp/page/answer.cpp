@@ -3,6 +3,7 @@
 #include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "page/json.hpp"
 #include "page/records.hpp"
@@ -12,6 +13,7 @@
 #include "scalemodel/model/vision.hpp"
 #include "scalemodel/ops/gemm.hpp"
 #include "scalemodel/search/search.hpp"
+#include "scalemodel/search/serving_plans.hpp"
 
 namespace scalemodel::page {
 namespace {
@@ -32,19 +34,15 @@ int count(const Json& question, const char* name, double most) {
       number_in(Counted{name, 1, most, "of this question"}, part(question, name), true));
 }
 
-/// Whose cost tables a strategy is looked up in.
-struct Asked {
+/// A model and where it runs.
+struct Place {
   DecoderShape shape;
   std::optional<VisionShape> vision;
   Cluster cluster;
-  Task task;
-  Stack stack;
 
-  explicit Asked(const Json& question)
+  explicit Place(const Json& question)
       : shape(read<DecoderShape>(part(question, "model"))),
-        cluster(read<Cluster>(part(question, "cluster"))),
-        task(read<Task>(part(question, "task"))),
-        stack(read<Stack>(part(question, "stack"))) {
+        cluster(read<Cluster>(part(question, "cluster"))) {
     const Json* tower = question.find("vision");
     if (tower != nullptr && tower->kind != Json::Kind::null) vision = read<VisionShape>(*tower);
     // So that the accelerators of the job are a number that a cluster may have.
@@ -56,6 +54,19 @@ struct Asked {
     if (vision) made.vision = make_vision_tower(*vision, made.hidden);
     return made;
   }
+  bool operator==(const Place&) const = default;
+};
+
+/// Whose cost tables a strategy is looked up in.
+struct Asked {
+  Place place;
+  Task task;
+  Stack stack;
+
+  explicit Asked(const Json& question)
+      : place(question),
+        task(read<Task>(part(question, "task"))),
+        stack(read<Stack>(part(question, "stack"))) {}
   bool operator==(const Asked&) const = default;
 };
 
@@ -65,7 +76,7 @@ Tables& tables_of(const Json& question) {
   static std::optional<Tables> tables;
   Asked asked(question);
   if (!tables || asked != *last) {
-    tables.emplace(asked.model(), asked.cluster, asked.task, asked.stack);
+    tables.emplace(asked.place.model(), asked.place.cluster, asked.task, asked.stack);
     last.emplace(std::move(asked));
   }
   return *tables;
@@ -182,6 +193,59 @@ std::string search_answer(const Json& question) {
   return out;
 }
 
+// -------------------------------------------------------------------------------------- serving
+std::vector<double> numbers(const Json& question, const char* name) {
+  struct Numbered {
+    std::string_view name;
+    double low, high;
+    std::string_view meaning;
+  };
+  const Json& listed = part(question, name);
+  std::vector<double> found;
+  for (const Json& item : listed.items) {
+    found.push_back(number_in(Numbered{name, 1, 1e7, "of this question"}, item, true));
+  }
+  return found;
+}
+
+void append_plan(std::string& out, const ServingPlan& plan, const RequestMix& mix) {
+  out.append("{\"layout\":");
+  append_record(out, plan.layout);
+  append_member(out, "max_batched_tokens", plan.max_batched_tokens);
+  append_member(out, "output_tokens_per_s_per_accelerator",
+                plan.output_tokens_per_s_per_accelerator(mix.output));
+  append_member(out, "tokens_per_s_per_user", 1 / plan.state.tpot.base());
+  out.append(",\"state\":");
+  append_record(out, plan.state);
+  out.push_back('}');
+}
+
+/// What trades against what: output tokens per accelerator against those of a user.
+std::string front_answer(const Json& question) {
+  const Place place(question);
+  const Model model = place.model();
+  const auto kernels = read<ServingKernels>(part(question, "kernels"));
+  const auto engine = read<Engine>(part(question, "engine"));
+  const auto mix = read<RequestMix>(part(question, "mix"));
+  const int most = count(question, "max_accelerators", 65535);
+  const ServingChoices choices{serving_layouts(model, place.cluster, most),
+                               numbers(question, "max_batched_tokens"),
+                               count(question, "per_octave", 64)};
+  const ServingPlans found = search_serving(
+      {model, place.cluster, engine, kernels, mix, part(question, "imbalance").number}, choices, {},
+      1, 1, {});
+  std::string out = "{";
+  append_member(out, "plans", found.plans);
+  append_member(out, "layouts", choices.layouts.size());
+  out.append(",\"front\":[");
+  for (const ServingPlan& plan : found.front) {
+    if (out.back() != '[') out.push_back(',');
+    append_plan(out, plan, mix);
+  }
+  out.append("]}");
+  return out;
+}
+
 }  // namespace
 
 std::string answer(std::string_view text) {
@@ -189,7 +253,8 @@ std::string answer(std::string_view text) {
   const std::string& asked = part(question, "ask").text;
   if (asked == "estimate") return estimate_answer(question);
   if (asked == "search") return search_answer(question);
-  throw MalformedQuestion("ask='" + asked + "': must be one of estimate, search");
+  if (asked == "front") return front_answer(question);
+  throw MalformedQuestion("ask='" + asked + "': must be one of estimate, search, front");
 }
 
 }  // namespace scalemodel::page

@@ -68,7 +68,38 @@ bool within(const ServingPlan& plan, const ServingLimits& limits) {
   return limits.ttft <= Seconds{} || plan.state.ttft <= limits.ttft;
 }
 
+/// Adds the legal layouts of these degrees, the experts' ranks from few to many.
+void add_layouts(std::vector<ServingLayout>& found, const Model& model, const Cluster& cluster,
+                 ServingLayout layout) {
+  const int stage = layout.stage_ranks();
+  for (int ep = 1; ep <= (model.routed() ? stage : 1); ++ep) {
+    if (stage % ep != 0) continue;
+    layout.ep = static_cast<std::uint16_t>(ep);
+    if (check_layout(model, layout, cluster) == Reason::ok) found.push_back(layout);
+  }
+}
+
 }  // namespace
+
+std::vector<ServingLayout> serving_layouts(const Model& model, const Cluster& cluster,
+                                           int max_accelerators) {
+  constexpr int kMaxStages = 8, kMaxContextRanks = 8, kMaxRanks = 65535;
+  const int most = std::min({max_accelerators, cluster.accelerators, kMaxRanks});
+  std::vector<ServingLayout> found;
+  for (int tp = 1; tp <= most; tp *= 2) {
+    for (int dp = 1; dp <= (model.routed() ? most : 1); dp *= 2) {
+      for (int cp = 1; cp <= kMaxContextRanks; cp *= 2) {
+        for (int pp = 1; pp <= kMaxStages; pp *= 2) {
+          const std::int64_t ranks = std::int64_t{tp} * dp * cp * pp;
+          if (ranks > most) continue;
+          const auto degree = [](int value) { return static_cast<std::uint16_t>(value); };
+          add_layouts(found, model, cluster, {degree(tp), degree(pp), 1, degree(dp), degree(cp)});
+        }
+      }
+    }
+  }
+  return found;
+}
 
 ServingPlans search_serving(const ServingQuestion& question, const ServingChoices& choices,
                             const ServingLimits& limits, std::size_t top, int threads,

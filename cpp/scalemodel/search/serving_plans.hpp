@@ -41,6 +41,10 @@ struct ServingPlan {
   SteadyState state;              ///< of one instance
 
   double accelerators() const { return instances * layout.ranks(); }
+  /// Of one instance, where answers are that long.
+  double output_tokens_per_s_per_accelerator(double output_tokens) const {
+    return state.requests_per_s * output_tokens / layout.ranks();
+  }
 };
 
 struct ServingPlans {
@@ -68,6 +72,12 @@ struct ServingChoices {
   std::vector<double> batched_tokens;
   int per_octave = 1;
 };
+
+/// Legal layouts of an instance of no more accelerators than a number and the cluster has.
+/// Degrees are powers of two, the experts' all divisors of a stage; pipelines stay within eight
+/// stages, and prompts are sharded over at most eight ranks.
+std::vector<ServingLayout> serving_layouts(const Model& model, const Cluster& cluster,
+                                           int max_accelerators);
 
 /// Tries every combination of the choices. Layouts that are not legal or leave no room are skipped.
 /// The result does not depend on `threads`.

@@ -28,13 +28,20 @@ def plain_record(record: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any
     for row in record.fields():
         name, value = row["name"], getattr(record, row["name"])
         if name not in without and value != row["default"]:
-            found[name] = _plain(value)
+            found[name] = plain(value)
     return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value of a record, ready for JSON.
+
+    Examples
+    --------
+    >>> plain((1, 2))
+    [1, 2]
+    """
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return plain_record(value) if hasattr(value, "fields") else value
 
 

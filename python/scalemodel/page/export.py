@@ -8,9 +8,10 @@ import os
 from pathlib import Path
 
 import scalemodel._core as _core
+from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import unwritable, write_whole
-from scalemodel.page import catalogue
+from scalemodel.page import catalogue, serving
 from scalemodel.page.settings import settings
 
 _SITE = Path(__file__).with_name("site")
@@ -53,13 +54,25 @@ def catalogue_text() -> str:
     Examples
     --------
     >>> sorted(json.loads(catalogue_text()))
-    ['clusters', 'models', 'settings', 'stack_records', 'stacks', 'version']
+    ['clusters', 'engines', 'kernel_sets', 'kernel_values', 'kernels', 'models', 'settings',
+     'stack_records', 'stacks', 'version']
     """
     clusters, records = catalogue.clusters()
+    models = catalogue.models()
+    shapes = {name: resolve.model(name).shape for name in models}
+    kernels = serving.kernels(clusters, shapes.values())
+    for name, number in kernels.of_cluster.items():
+        clusters[name]["kernels"] = number
+    for name, shape in shapes.items():
+        models[name]["attention"] = serving.attention_name(shape)
     held = {
         "version": _core.__version__,
-        "models": catalogue.models(),
+        "models": models,
         "clusters": clusters,
+        "engines": serving.engines(),
+        "kernels": kernels.entries,
+        "kernel_sets": kernels.sets,
+        "kernel_values": kernels.values,
         "stacks": catalogue.stack_titles(),
         "stack_records": records,
         "settings": settings(),
@@ -74,7 +87,9 @@ def export_page(
 
     A reader chooses model, cluster, task and strategy of a training step and sees step time by
     cause, memory by kind, the best of a small space of strategies and the GEMMs below the roofs of
-    the accelerator, from the engine itself, compiled to WebAssembly. The question is the address.
+    the accelerator; and of a serving engine what throughput trades against the speed of a user's
+    answer: from the engine of the package itself, compiled to WebAssembly. The question is the
+    address.
     Nothing is fetched from elsewhere; ``index.html`` opens from a disk too.
 
     Parameters

@@ -15,10 +15,13 @@ from scalemodel.explorer.settings import (
     STRATEGY,
     TASK,
 )
+from scalemodel.page.serving import CACHES, PER_OCTAVE, WEIGHTS
 from scalemodel.plot.canvas import COLOURS
+from scalemodel.resolve.engines import DEFAULT_ENGINE
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.search.objective import HEADROOM
 from scalemodel.search.space import Space
+from scalemodel.serving.task import Inference
 
 _DEGREES = (1, 2, 4, 8, 16, 32, 64)
 #: Values of each knob in its menu; an address may give others.
@@ -66,6 +69,27 @@ FIRST: dict[str, Any] = {
     **_core.Strategy(tp=4, pp=4, vpp=5).to_dict(),
 }
 
+#: The same of its serving front: what else that is asked about, and how it begins.
+SERVING: dict[str, Any] = {
+    "engine": DEFAULT_ENGINE,
+    "weights": "fp8",
+    "kv_cache": "fp8",
+    "input_tokens": 2000,
+    "output_tokens": 300,
+    "instance_accelerators": 8,
+}
+_SERVED = {
+    "engine": "the serving engine and its version",
+    "weights": "format of the weights that are served",
+    "kv_cache": "format of cached keys and values",
+    "instance_accelerators": "the most accelerators of an instance",
+}
+_SERVED_VALUES: dict[str, tuple[Any, ...]] = {
+    "weights": WEIGHTS,
+    "kv_cache": CACHES,
+    "instance_accelerators": (1, 2, 4, 8, 16, 32, 64),
+}
+
 _REASONS = {
     "ok": "fits in memory",
     "out_of_memory": "needs more memory than an accelerator has",
@@ -102,6 +126,22 @@ def _part(column: str, colour: int) -> dict[str, str]:
     }
 
 
+def _serving_controls() -> list[dict[str, Any]]:
+    rows = {row["name"]: row for row in _core.RequestMix.fields()}
+
+    def control(name: str) -> dict[str, Any]:
+        row = rows.get(name, {"meaning": _SERVED.get(name), "low": None, "high": None})
+        values = list(_SERVED_VALUES.get(name, ()))
+        kind = "catalogue" if name == "engine" else "choice" if values else "number"
+        limits = {"low": row["low"], "high": row["high"]}
+        meaning = str(row["meaning"])
+        return {"group": "serving", "name": name, "meaning": meaning, "kind": kind, **limits} | {
+            "values": values
+        }
+
+    return [control(name) for name in SERVING]
+
+
 def _controls() -> list[dict[str, Any]]:
     rows = {row["name"]: row for row in (*_core.Task.fields(), *_core.Strategy.fields())}
 
@@ -131,6 +171,7 @@ def _controls() -> list[dict[str, Any]]:
         of_record(TASK, "sequence"),
         of_record(TASK, "precision"),
         *(of_record(STRATEGY, name, values) for name, values in _KNOBS.items()),
+        *_serving_controls(),
     ]
 
 
@@ -150,7 +191,9 @@ def settings() -> dict[str, Any]:
     knobs = {name: list(values) for name, values in SPACE.knobs}
     return {
         "controls": _controls(),
-        "first": FIRST,
+        "first": {**FIRST, **SERVING},
+        "per_octave": PER_OCTAVE,
+        "imbalance": Inference(input_tokens=1, output_tokens=1).rank_imbalance,
         "reasons": reasons(),
         "space": knobs,
         "top": TOP,

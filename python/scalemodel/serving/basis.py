@@ -16,13 +16,12 @@ from scalemodel.resolve.engine_kernels import dispatch_kernel, expert_kernel, re
 from scalemodel.resolve.engines import (
     DEFAULT_ENGINE,
     WEIGHT_FORMATS,
-    KernelChoice,
     engine_for,
     engine_table,
-    serving_kernels,
 )
 from scalemodel.resolve.kernel_tables import Kernel
 from scalemodel.resolve.kernels import gemm_kernel
+from scalemodel.resolve.serving_kernels import KernelChoice, attention_kind, serving_kernels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,7 +174,7 @@ def coverage(
     if not isinstance(accelerator, str):
         raise ScaleModelError(f"accelerator={accelerator!r}: must be a name of the catalogue")
     where, shape = catalog.find("accelerators", accelerator), chosen.shape
-    group, latent = max(1, shape.heads // (shape.kv_heads or shape.heads)), shape.kv_lora_rank > 0
+    group, latent = attention_kind(shape)
     # What cannot run is refused as `serve` refuses it.
     serving_kernels(where, name, precision, kv_precision, group, latent)
     form, choice = WEIGHT_FORMATS[precision], KernelChoice.of_engine(name)

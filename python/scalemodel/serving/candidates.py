@@ -16,7 +16,7 @@ from scalemodel import resolve
 from scalemodel.base.text import size_text, time_text
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.engines import engine as engine_constants
-from scalemodel.resolve.engines import kernels_for
+from scalemodel.resolve.serving_kernels import kernels_for
 from scalemodel.serving.limits import slack_of
 from scalemodel.serving.measured import CACHE
 from scalemodel.serving.plan import (

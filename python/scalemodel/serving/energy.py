@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import scalemodel._core as _core
 from scalemodel.resolve.accelerators import accelerator_table
-from scalemodel.resolve.engines import kernels_lender
 from scalemodel.resolve.power import serving_power
+from scalemodel.resolve.serving_kernels import kernels_lender
 from scalemodel.serving.task import Inference
 
 if TYPE_CHECKING:

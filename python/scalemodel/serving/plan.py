@@ -11,7 +11,7 @@ from scalemodel.base.answer import ColumnAnswer
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import engine as engine_constants
-from scalemodel.resolve.engines import kernels_for
+from scalemodel.resolve.serving_kernels import kernels_for
 from scalemodel.serving.energy import accelerator_power_w, decode_load
 from scalemodel.serving.task import Inference
 

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.base.numbers import divisors
 from scalemodel.base.threads import progress_bar, worker_threads
 from scalemodel.base.words import named_arguments
 from scalemodel.resolve import Cluster, Model
@@ -71,22 +70,9 @@ def serving_layouts(
     >>> {layout.tp for layout in found} == {1, 2, 4, 8}
     True
     """
-    most = min(most_accelerators or cluster.accelerators, cluster.accelerators)
-    routed = model.shape.experts > 0
-    powers = [2**k for k in range(most.bit_length()) if 2**k <= most]
-    found = []
-    for tp in sorted({n for n in divisors(model.shape.heads) if n <= most} & set(powers)):
-        for dp in powers if routed else [1]:
-            for cp in [n for n in powers if n <= 8]:
-                for pp in [n for n in powers if n <= 8]:
-                    stage = tp * dp * cp
-                    if stage * pp > most:
-                        continue
-                    for ep in [n for n in divisors(stage) if n == 1 or routed]:
-                        layout = _core.ServingLayout(tp=tp, pp=pp, ep=ep, dp=dp, cp=cp)
-                        legal = _core.check_serving_layout(model.core, layout, cluster.core)
-                        if legal == "ok":
-                            found.append(layout)
+    found: list[_core.ServingLayout] = _core.serving_layouts(
+        model.core, cluster.core, most_accelerators or cluster.accelerators
+    )
     return found
 
 

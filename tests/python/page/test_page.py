@@ -23,21 +23,33 @@ import scalemodel._core as _core
 from browsers import headless
 from scalemodel import catalog
 from scalemodel.page import export_page
-from scalemodel.page.settings import FIRST, SPACE, TOP
+from scalemodel.page.serving import BATCHED_TOKENS, CACHES, PER_OCTAVE, WEIGHTS
+from scalemodel.page.settings import FIRST, SERVING, SPACE, TOP
 from scalemodel.search.objective import HEADROOM
+from scalemodel.serving import serving_layouts
 
 FIRST_MS, TURN_MS, SITE_BYTES = 3000, 50, 8_000_000
+RANKING_MS = 50
 TOLERANCE = 1e-9
 TASK = ("global_batch", "sequence", "precision")
 
 ASK = """async (asked_values) => {
   const {values: before, what} = {values, what: asked_values.what};
   values = {...SETTINGS.first, ...SETTINGS.strategy, ...asked_values.values};
-  const question = what === "estimate"
-    ? asked({ask: "estimate", strategy: ownStrategy()})
-    : asked({ask: "search", space: SETTINGS.space, top: SETTINGS.top, headroom: SETTINGS.headroom});
-  values = before;
-  try { return await ask(question); } catch (error) { return {refused: error.message}; }
+  const questions = {
+    estimate: () => asked({ask: "estimate", strategy: ownStrategy()}),
+    search: () => asked({ask: "search", space: SETTINGS.space, top: SETTINGS.top,
+      headroom: SETTINGS.headroom}),
+    front: askedFront,
+  };
+  try {
+    const question = questions[what]();
+    values = before;
+    return await ask(question);
+  } catch (error) {
+    values = before;
+    return {refused: error.message};
+  }
 }"""
 # Milliseconds from another value of a menu to its answer on the page.
 TURN = """async ([name, value]) => {
@@ -48,6 +60,17 @@ TURN = """async ([name, value]) => {
     await new Promise((next) => setTimeout(next, 1));
   }
   return Number(document.body.dataset.took);
+}"""
+# Milliseconds that the worker takes for the ranking of another question, its code warm.
+RANKING = """async (asked_values) => {
+  const before = values;
+  values = {...SETTINGS.first, ...SETTINGS.strategy, ...asked_values};
+  const question = asked({ask: "search", space: SETTINGS.space, top: SETTINGS.top,
+    headroom: SETTINGS.headroom});
+  values = before;
+  const start = performance.now();
+  await rank(question);
+  return performance.now() - start;
 }"""
 ANSWERED = "() => document.body.dataset.answered !== undefined"
 
@@ -88,7 +111,7 @@ def asked(question: dict[str, Any]) -> sm.Estimate:
     return sm.estimate(question["model"], cluster, task, strategy, stack=question["stack"])
 
 
-OTHERS = ("model", "cluster", "nodes", "stack")
+OTHERS = ("model", "cluster", "nodes", "stack", *SERVING)
 
 
 def drawn(draw: random.Random) -> dict[str, Any]:
@@ -175,6 +198,118 @@ def test_the_best_strategies_are_those_of_a_sweep(page: Any, model: str, nodes: 
     # Equal answers stand once on the page, as often as there are strategies in the sweep.
     assert all(any(close(step, other) for other in best) for step in steps)
     assert steps == sorted(steps)
+
+
+def served(question: dict[str, Any]) -> Any:
+    """The same front, asked in Python, or its refusal."""
+    cluster = sm.cluster(question["cluster"], nodes=question["nodes"])
+    model = sm.model(question["model"])
+    task = sm.Inference(
+        input_tokens=question["input_tokens"],
+        output_tokens=question["output_tokens"],
+        precision=question["weights"],
+        kv_precision=question["kv_cache"],
+    )
+    try:
+        return sm.plan_serving(
+            model,
+            cluster,
+            task,
+            engine=question["engine"],
+            layouts=serving_layouts(model, cluster, question["instance_accelerators"]),
+            most_tokens=BATCHED_TOKENS,
+            per_octave=PER_OCTAVE,
+            top=1,
+            checked=False,
+        ).front
+    except sm.ScaleModelError as error:
+        return str(error)
+
+
+#: Columns of a front in Python, and where the page has them.
+FRONT = {
+    "output_tokens_per_s_per_accelerator": lambda plan: plan["output_tokens_per_s_per_accelerator"],
+    "tpot_s": lambda plan: plan["state"]["tpot_s"],
+    "ttft_s": lambda plan: plan["state"]["ttft_s"],
+    "concurrency": lambda plan: plan["state"]["concurrency"],
+    "requests_per_s": lambda plan: plan["state"]["requests_per_s"],
+    "most_tokens": lambda plan: plan["max_batched_tokens"],
+    "tp": lambda plan: plan["layout"]["tp"],
+    "ep": lambda plan: plan["layout"]["ep"],
+}
+
+
+@pytest.mark.slow
+def test_the_serving_front_is_that_of_python(page: Any, summary_line: Any) -> None:
+    draw = random.Random(31)
+    plans = refused = 0
+    for number in range(60):
+        question = {**FIRST, **SERVING}
+        if number:
+            question |= {
+                "model": draw.choice(catalog.names("models")),
+                "cluster": draw.choice(catalog.names("clusters")),
+                "nodes": draw.choice([1, 2, 8]),
+                "engine": draw.choice(catalog.names("engines")),
+                "weights": draw.choice(WEIGHTS),
+                "kv_cache": draw.choice(CACHES),
+                "input_tokens": draw.choice([100, 2000, 30000]),
+                "output_tokens": draw.choice([1, 300, 2000]),
+                "instance_accelerators": draw.choice([1, 4, 8, 16]),
+            }
+        here = page.evaluate(ASK, {"what": "front", "values": question})
+        there = served(question)
+        if isinstance(there, str):
+            assert here["refused"] == there, question
+            refused += 1
+            continue
+        assert "front" in here, (question, here)
+        assert len(here["front"]) == len(there), question
+        for column, of_plan in FRONT.items():
+            for plan, value in zip(here["front"], there[column], strict=True):
+                assert close(of_plan(plan), value), (column, question)
+        for plan, gap in zip(here["front"], there["tpot_s"], strict=True):
+            assert close(plan["tokens_per_s_per_user"], 1 / gap)
+        plans += len(there)
+    assert plans > 300
+    assert refused < 30
+    summary_line(f"page: {plans} plans of serving fronts equal Python's")
+
+
+@pytest.mark.slow
+def test_the_front_is_shown_and_asked_in_the_address(browser: Any, site: Path) -> None:
+    view = browser.new_page()
+    view.goto((site / "index.html").as_uri() + "#model=llama3_8b&weights=bf16&engine=sglang_2025")
+    view.wait_for_selector("#front svg circle")
+    assert "bf16 weights" in view.text_content("#front .note")
+    assert view.input_value("#control-weights") == "bf16"
+    assert view.locator("#front tbody tr").count() >= 2
+    # Where nothing fits the page says so.
+    view.goto(
+        (site / "index.html").as_uri() + "#cluster=dgx_a100&weights=fp4&instance_accelerators=1"
+    )
+    view.wait_for_function("() => document.body.dataset.served !== undefined")
+    view.wait_for_function("() => document.querySelector('#front .note').textContent !== ''")
+    assert view.locator("#front").is_visible()
+    view.close()
+
+
+@pytest.mark.slow
+def test_the_best_strategies_come_while_a_reader_looks(page: Any, summary_line: Any) -> None:
+    page.evaluate(RANKING, {})
+    spent = []
+    for number in range(1, 13):
+        # Another batch, sequence or number of nodes: other tables, other pipelines.
+        change = {
+            "global_batch": 1024 + 64 * number,
+            "sequence": 4096 + 256 * (number % 3),
+            "nodes": (64, 32, 128)[number % 3],
+        }
+        spent.append(page.evaluate(RANKING, change))
+    quartile_ms, median_ms, _ = statistics.quantiles(spent, n=4)
+    summary_line(f"page: {median_ms:.0f} ms for the best strategies, {max(spent):.0f} at most")
+    # As of turns: on a busy machine most wait for others.
+    assert quartile_ms < RANKING_MS, spent
 
 
 @pytest.mark.slow

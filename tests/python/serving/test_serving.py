@@ -20,9 +20,8 @@ from scalemodel.resolve.engines import (
     engine,
     engine_for,
     engine_table,
-    kernels_for,
-    serving_kernels,
 )
+from scalemodel.resolve.serving_kernels import kernels_for, serving_kernels
 from scalemodel.serving import (
     RequestStream,
     launch_options,

@@ -53,18 +53,11 @@ function logTicks(low, high) {
 
 const tickText = (value) => countText(value).replace(/\.0+(?= |$)/, "");
 
-/** Log-log: arithmetic intensity to the right, rate upwards. */
-function drawRoofline(section, roofline, colours) {
-  const room = section.querySelector(".drawing");
-  const {gemms, ridge_flop_per_byte: ridge, peak_flop_per_s: peak} = roofline;
-  section.hidden = gemms.length === 0 || !(peak > 0);
-  if (section.hidden) return;
+/** An empty drawing with a grid at two lists of ticks, and where a value of each lies in it. */
+function logAxes(section, across, up, across_label, up_label, label) {
   const width = Math.max(280, Math.min(760, section.clientWidth || 760));
   const height = 320;
   const edge = {left: 64, right: 26, top: 12, bottom: 42};
-  const across = logTicks(Math.min(ridge / 4, ...gemms.map((g) => g.flop_per_byte)),
-    Math.max(ridge * 4, ...gemms.map((g) => g.flop_per_byte)));
-  const up = logTicks(Math.min(peak / 8, ...gemms.map((g) => g.flop_per_s)), peak);
   const place = (value, ticks, from, to) => {
     const low = Math.log10(ticks[0]);
     return from + ((Math.log10(value) - low) / (Math.log10(ticks.at(-1)) - low)) * (to - from);
@@ -72,7 +65,7 @@ function drawRoofline(section, roofline, colours) {
   const x = (value) => place(value, across, edge.left, width - edge.right);
   const y = (value) => place(value, up, height - edge.bottom, edge.top);
   const svg = svgElement("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": `Roofline: ${gemms.length} GEMMs below ${countText(peak)}FLOP/s`});
+    "aria-label": label});
   for (const tick of across) {
     const [across_at, bottom] = [x(tick), height - edge.bottom];
     svg.append(
@@ -87,9 +80,23 @@ function drawRoofline(section, roofline, colours) {
   }
   svg.append(
     svgElement("text", {x: (edge.left + width - edge.right) / 2, y: height - 6,
-      "text-anchor": "middle"}, "FLOP per byte of operands"),
+      "text-anchor": "middle"}, across_label),
     svgElement("text", {x: 12, y: height / 2, "text-anchor": "middle",
-      transform: `rotate(-90 12 ${height / 2})`}, "FLOP/s"));
+      transform: `rotate(-90 12 ${height / 2})`}, up_label));
+  return {svg, x, y};
+}
+
+/** Log-log: arithmetic intensity to the right, rate upwards. */
+function drawRoofline(section, roofline, colours) {
+  const room = section.querySelector(".drawing");
+  const {gemms, ridge_flop_per_byte: ridge, peak_flop_per_s: peak} = roofline;
+  section.hidden = gemms.length === 0 || !(peak > 0);
+  if (section.hidden) return;
+  const across = logTicks(Math.min(ridge / 4, ...gemms.map((g) => g.flop_per_byte)),
+    Math.max(ridge * 4, ...gemms.map((g) => g.flop_per_byte)));
+  const up = logTicks(Math.min(peak / 8, ...gemms.map((g) => g.flop_per_s)), peak);
+  const {svg, x, y} = logAxes(section, across, up, "FLOP per byte of operands", "FLOP/s",
+    `Roofline: ${gemms.length} GEMMs below ${countText(peak)}FLOP/s`);
   // The slanted roof starts where it enters the drawing.
   const start = Math.max(across[0], (ridge * up[0]) / peak);
   const roof = [[start, (peak * start) / ridge], [ridge, peak], [across.at(-1), peak]];

@@ -5,8 +5,8 @@ const {settings: SETTINGS, models: MODELS, clusters: CLUSTERS} = CATALOGUE;
 const CONTROLS = Object.fromEntries(SETTINGS.controls.map((control) => [control.name, control]));
 const TASK_FIELDS = ["global_batch", "sequence", "precision"];
 const STRATEGY_FIELDS = Object.keys(SETTINGS.strategy);
-const NAMES = {model: MODELS, cluster: CLUSTERS, stack: CATALOGUE.stacks};
-const SECTIONS = ["#time", "#memory", "#best", "#roofline"];
+const NAMES = {model: MODELS, cluster: CLUSTERS, stack: CATALOGUE.stacks, engine: CATALOGUE.engines};
+const SECTIONS = ["#time", "#memory", "#best", "#roofline", "#front"];
 const at = (selector) => document.querySelector(selector);
 
 let values = {...SETTINGS.first};
@@ -95,17 +95,46 @@ function showControls() {
 }
 
 // ---------------------------------------------------------------------------------- the question
-function asked(what) {
+function place() {
   const model = MODELS[values.model];
+  const cluster = CLUSTERS[values.cluster];
+  return {model: model.shape, vision: model.vision ?? null, cluster: cluster.core, nodes: values.nodes};
+}
+
+function asked(what) {
   const cluster = CLUSTERS[values.cluster];
   return {
     ...what,
-    model: model.shape,
-    vision: model.vision ?? null,
-    cluster: cluster.core,
-    nodes: values.nodes,
+    ...place(),
     stack: CATALOGUE.stack_records[cluster.stacks[values.stack]],
     task: Object.fromEntries(TASK_FIELDS.map((name) => [name, values[name]])),
+  };
+}
+
+/** What the serving engine runs on this accelerator; a sentence where it cannot. */
+function servingKernels() {
+  const entry = CATALOGUE.kernels[CLUSTERS[values.cluster].kernels][values.engine];
+  const weights = entry.weights[values.weights];
+  if (typeof weights === "string") throw new Error(weights);
+  const attention = entry.attention[MODELS[values.model].attention];
+  const sets = [weights.fields, attention, weights.caches[values.kv_cache]];
+  const fields = Object.assign({}, ...sets.map((number) => CATALOGUE.kernel_sets[number]));
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, number]) => [name, CATALOGUE.kernel_values[number]]));
+}
+
+function askedFront() {
+  const engine = CATALOGUE.engines[values.engine];
+  return {
+    ask: "front",
+    ...place(),
+    engine: engine.core,
+    kernels: servingKernels(),
+    mix: {input_tokens: values.input_tokens, output_tokens: values.output_tokens},
+    imbalance: SETTINGS.imbalance,
+    max_accelerators: values.instance_accelerators,
+    max_batched_tokens: engine.max_batched_tokens,
+    per_octave: SETTINGS.per_octave,
   };
 }
 
@@ -160,7 +189,7 @@ function showHeadline(estimate, runs) {
 function showAnswer({estimate, roofline}) {
   const runs = roofline !== undefined;
   showHeadline(estimate, runs);
-  for (const section of SECTIONS) if (section !== "#best") at(section).hidden = !runs;
+  for (const section of ["#time", "#memory", "#roofline"]) at(section).hidden = !runs;
   if (!runs) return;
   drawParts(at("#time"), SETTINGS.times, estimate, estimate.step_time_s, timeText);
   const {memory_bytes: used, memory_capacity_bytes: capacity} = estimate;
@@ -202,12 +231,35 @@ function showBest({best, strategies}, took_ms) {
     [element("table", {}, element("thead", {}, head), element("tbody", {}, ...best.map(bestRow)))]));
 }
 
+function showFront({front, plans, layouts}, took_ms) {
+  const section = at("#front");
+  section.hidden = false;
+  const what = `${values.model} by ${CATALOGUE.engines[values.engine].title}, ${values.weights} weights`;
+  const count = `${layouts} layouts, ${plans.toLocaleString("en-US")} plans`;
+  const none = "no layout of so few accelerators leaves room for a sequence";
+  section.querySelector(".note").textContent = front.length === 0
+    ? `${what}: ${none} (${count}).`
+    : `${what}: plans that no other beats in both, with sequences kept running, of ${count}, ` +
+      `found in ${took_ms.toFixed(0)} ms.`;
+  section.querySelector(".drawing").replaceChildren();
+  section.querySelector(".wide").replaceChildren(...(front.length === 0 ? [] : [frontTable(front)]));
+  if (front.length > 0) drawFront(section, front, SETTINGS.colours);
+}
+
+function refuseFront(sentence) {
+  const section = at("#front");
+  section.hidden = false;
+  section.querySelector(".note").textContent = sentence;
+  for (const part of [".drawing", ".wide"]) section.querySelector(part).replaceChildren();
+}
+
 // -------------------------------------------------------------------------------------- the turns
 let ask = null;
 let rank = null;
 let turns = 0;
 let shown = null;
 let ranked = null;
+let served = null;
 
 /** The engine's sentence in place of an answer, which would be one to another question. */
 function refuse(error) {
@@ -237,6 +289,7 @@ async function answer() {
     document.body.dataset.took = String(performance.now() - start);
   }
   await showRanking(turn);
+  await showServing(turn);
 }
 
 /** The ranking of a question does not depend on the strategy: it is asked once, by the last turn. */
@@ -251,6 +304,26 @@ async function showRanking(turn) {
     ranked = {key, found, took_ms: performance.now() - start};
   }
   if (turn === turns) showBest(ranked.found, ranked.took_ms);
+}
+
+/** Nor does the front of a serving engine depend on what is trained. */
+async function showServing(turn) {
+  if (turn !== turns) return;
+  let key = null;
+  try {
+    const question = askedFront();
+    key = JSON.stringify(question);
+    if (served === null || served.key !== key) {
+      const start = performance.now();
+      const found = await rank(question);
+      served = {key, found, took_ms: performance.now() - start};
+    }
+    if (turn === turns) showFront(served.found, served.took_ms);
+  } catch (error) {
+    if (turn === turns) refuseFront(error.message);
+  } finally {
+    document.body.dataset.served = String(turn);
+  }
 }
 
 function turn(changes) {
@@ -287,6 +360,9 @@ async function begin() {
   addEventListener("hashchange", follow);
   addEventListener("resize", () => {
     if (shown?.roofline) drawRoofline(at("#roofline"), shown.roofline, SETTINGS.colours);
+    if (served?.found.front.length > 0 && !at("#front").hidden) {
+      drawFront(at("#front"), served.found.front, SETTINGS.colours);
+    }
   });
   follow();
 }

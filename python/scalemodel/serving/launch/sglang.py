@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from scalemodel.resolve.engines import KernelChoice
+from scalemodel.resolve.serving_kernels import KernelChoice
 from scalemodel.serving.launch.instance import (
     HEAD,
     Instance,
