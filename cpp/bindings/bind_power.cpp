@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/power/cap.hpp"
@@ -20,12 +22,13 @@ void bind_power(py::module_& m) {
       "The step under a power limit of each accelerator, in watts.");
   m.def(
       "serving_power_w",
-      [](const ServingPower& serving, double limit_w, const DecodeLoad& load) {
-        const DecodeActivity activity = decode_activity(load, serving);
+      [](const ServingPower& serving, double limit_w, const DecodeLoad& load, double busy) {
+        DecodeActivity activity = decode_activity(load, serving);
+        activity.busy_fraction = std::min(activity.busy_fraction, busy);
         return serving_power(serving, Watts{limit_w}, activity).base();
       },
-      py::arg("serving"), py::arg("limit_w"), py::arg("load"),
-      "Mean watts of one accelerator that decodes.");
+      py::arg("serving"), py::arg("limit_w"), py::arg("load"), py::arg("busy_fraction") = 1.0,
+      "Mean watts of one accelerator that decodes, at most this share of the time.");
   m.def(
       "decode_activity",
       [](const ServingPower& serving, const DecodeLoad& load) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,8 @@ namespace scalemodel::bindings {
 namespace {
 
 constexpr py::ssize_t kServedColumns = 5;
+
+using OptionalPool = std::optional<std::shared_ptr<ExpertPool>>;
 
 StepTime step_of(const Instance& instance, double sequences, double context, double prompts,
                  double prompt_tokens, double prompt_keys, double query_tokens, double draft_tokens,
@@ -102,6 +105,7 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
                        const std::vector<double>& max_batched_tokens, int per_octave,
                        ServingGoal goal, double ttft, double tpot, double rate, int top,
                        int threads) {
+  for (const ServingLayout& layout : layouts) expect_pool_fields(layout);
   for (const double tokens : max_batched_tokens) checked("max_batched_tokens", tokens, 1, 1e7);
   if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
   checked("per_octave", per_octave, 1, 1e5);
@@ -121,6 +125,57 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
   }
   interpreter.rethrow();
   return py::make_tuple(plan_rows(found.best), plan_rows(found.front), found.plans, found.feasible);
+}
+
+/// One row per plan: tp dp ep, accelerators of the expert pool, micro-batches, tokens of a step,
+/// sequences running, requests/s, TPOT.
+py::array_t<double> pool_rows(const std::vector<ServingPlan>& plans) {
+  constexpr py::ssize_t kColumns = 9;
+  py::array_t<double> rows(
+      std::vector<py::ssize_t>{static_cast<py::ssize_t>(plans.size()), kColumns});
+  double* out = rows.mutable_data();
+  for (const ServingPlan& plan : plans) {
+    const ServingLayout& l = plan.layout;
+    const std::array<double, kColumns> row{static_cast<double>(l.tp),
+                                           static_cast<double>(l.dp),
+                                           static_cast<double>(l.ep),
+                                           static_cast<double>(l.expert_ranks),
+                                           static_cast<double>(l.micro_batches),
+                                           plan.max_batched_tokens,
+                                           plan.state.concurrency,
+                                           plan.state.requests_per_s,
+                                           plan.state.tpot.base()};
+    out = std::copy(row.begin(), row.end(), out);
+  }
+  return rows;
+}
+
+py::tuple search_pools(const Model& model, const Cluster& cluster, const Engine& engine,
+                       const ServingKernels& kernels, const RequestMix& mix, double imbalance,
+                       const OptionalPool& pool, double expert_price,
+                       const std::vector<ServingLayout>& layouts, int per_octave, double tpot,
+                       int top, int threads) {
+  for (const ServingLayout& layout : layouts) expect_pool_fields(layout);
+  if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
+  checked("expert_price", expert_price, 1e-6, 1e6);
+  checked("per_octave", per_octave, 1, 1e5);
+  checked("top", top, 1, 1e6);
+  checked("threads", threads, 1, 1024);
+  const ServingLimits limits{ServingGoal::throughput, Seconds{},
+                             Seconds{checked("tpot_s", tpot, 0, kMany)}, 0};
+  const ServingChoices choices{
+      layouts, {static_cast<double>(engine.max_batched_tokens)}, per_octave};
+  Interpreter interpreter;
+  const Poll poll = interpreter.poll();
+  ServingPlans found;
+  {
+    const py::gil_scoped_release released;
+    found = search_serving({model, cluster, engine, kernels, mix, imbalance, Draft{},
+                            pool.value_or(nullptr), expert_price},
+                           choices, limits, static_cast<std::size_t>(top), threads, poll);
+  }
+  interpreter.rethrow();
+  return py::make_tuple(pool_rows(found.best), found.plans, found.feasible);
 }
 
 void bind_drafts(py::module_& m) {
@@ -176,23 +231,48 @@ ranks, or as the served model is where `tp` is 0.)")
       py::arg("mix"), "Draft tokens of a sequence that a step verifies.");
 }
 
+void bind_expert_pool(py::module_& m) {
+  bind_record<PoolLoad>(m, R"(What attention and an expert pool are busy with in one step.)");
+  py::class_<ExpertPool, std::shared_ptr<ExpertPool>>(
+      m, "ExpertPool", "Accelerators of an expert pool that are not of the served cluster.")
+      .def(py::init([](const Cluster& cluster, const ServingKernels& kernels) {
+             return std::make_shared<ExpertPool>(ExpertPool{cluster, kernels});
+           }),
+           py::arg("cluster"), py::arg("kernels"));
+}
+
 void bind_instance(py::module_& m) {
   py::class_<Instance>(m, "Instance", "One serving instance, tabulated.")
       .def(py::init([](const Model& model, const Cluster& cluster, const Engine& engine,
                        const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
-                       const RequestMix& mix, const Draft& draft) {
-             Reason reason = check_layout(model, layout, cluster);
+                       const RequestMix& mix, const Draft& draft, const OptionalPool& given) {
+             expect_pool_fields(layout);
+             const std::shared_ptr<ExpertPool> pool = given.value_or(nullptr);
+             Reason reason = check_layout(model, layout, cluster, pool ? &pool->cluster : nullptr);
              if (reason == Reason::ok) reason = check_draft(draft, layout, cluster);
              if (reason != Reason::ok) {
                throw MalformedQuestion("layout: illegal: " + std::string(name_of(reason)));
              }
              if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
              return Instance(model, cluster, engine, kernels, layout, imbalance,
-                             request_patches(model, mix), draft);
+                             request_patches(model, mix), draft, pool);
            }),
            py::arg("model"), py::arg("cluster"), py::arg("engine"), py::arg("kernels"),
            py::arg("layout"), py::arg("imbalance") = 1.0, py::arg("images") = RequestMix{},
-           py::arg("draft") = Draft{})
+           py::arg("draft") = Draft{}, py::arg("expert_pool") = py::none())
+      .def_property_readonly(
+          "expert_parameters",
+          [](const Instance& instance) { return expert_parameters(instance.model, 0); },
+          "Parameters of the routed experts of all layers.")
+      .def(
+          "pool_load",
+          [](const Instance& instance, const RequestMix& mix, double sequences) {
+            instance.expect(mix);
+            return instance.times.pools(
+                Demand(mix).work(checked("sequences", sequences, 0, kMany)));
+          },
+          py::arg("mix"), py::arg("sequences"),
+          "Busy time of both pools in a step without prompts, where experts have one of their own.")
       .def(
           "decode_step",
           [](const Instance& instance, const RequestMix& mix, double sequences) {
@@ -284,11 +364,16 @@ ServingLayout(tp=8, ep=8))");
       "With requests arriving at this rate per second.");
   m.def(
       "check_serving_layout",
-      [](const Model& model, const ServingLayout& layout, const Cluster& cluster) {
-        return check_layout(model, layout, cluster);
+      [](const Model& model, const ServingLayout& layout, const Cluster& cluster,
+         const std::optional<Cluster>& pool) {
+        expect_pool_fields(layout);
+        return check_layout(model, layout, cluster, pool ? &*pool : nullptr);
       },
       py::arg("model"), py::arg("layout"), py::arg("cluster"),
-      "ok, or the reason why an instance cannot be laid out so.");
+      py::arg("expert_cluster") = py::none(),
+      R"(ok, or the reason why an instance cannot be laid out so.
+
+`expert_cluster`: where the experts have a pool that is no part of the cluster.)");
   m.def(
       "rank_imbalance",
       [](double spread, double slots, double ranks, double pairs) {
@@ -309,6 +394,7 @@ Examples
   m.def("tokens_per_step", &tokens_per_step, py::arg("mix"),
         "Tokens a sequence gains per step, accepted draft tokens included.");
   bind_drafts(m);
+  bind_expert_pool(m);
   bind_instance(m);
   m.def("serving_layouts", &serving_layouts, py::arg("model"), py::arg("cluster"),
         py::arg("max_accelerators"),
@@ -319,6 +405,11 @@ Examples
         py::arg("ttft_s"), py::arg("tpot_s"), py::arg("requests_per_s"), py::arg("top"),
         py::arg("threads"),
         "Best plans, the front of throughput and time between tokens, plans tried and feasible.");
+  m.def("search_pools", &search_pools, py::arg("model"), py::arg("cluster"), py::arg("engine"),
+        py::arg("kernels"), py::arg("mix"), py::arg("imbalance"), py::arg("expert_pool"),
+        py::arg("expert_price"), py::arg("layouts"), py::arg("per_octave"), py::arg("tpot_s"),
+        py::arg("top"), py::arg("threads"),
+        "Best plans with experts on a pool of their own, plans tried and feasible.");
 }
 
 }  // namespace scalemodel::bindings

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "bindings/record.hpp"
 #include "scalemodel/base/poll.hpp"
 #include "scalemodel/serving/capacity.hpp"
+#include "scalemodel/serving/expert_pool.hpp"
 #include "scalemodel/serving/layout.hpp"
 #include "scalemodel/serving/replica.hpp"
 #include "scalemodel/serving/step_times.hpp"
@@ -22,7 +24,8 @@ inline constexpr double kMany = 1e9;
 struct Instance {
   Instance(Model served, const Cluster& on, const Engine& with,
            const ServingKernels& kernel_constants, const ServingLayout& spread, double imbalance,
-           double patches_of_image, Draft proposing)
+           double patches_of_image, Draft proposing,
+           std::shared_ptr<const ExpertPool> experts = nullptr)
       : model(std::move(served)),
         cluster(on),
         engine(with),
@@ -30,7 +33,8 @@ struct Instance {
         layout(spread),
         image_patches(patches_of_image),
         draft(std::move(proposing)),
-        times(model, on, with, kernel_constants, spread, imbalance, patches_of_image, draft),
+        pool(std::move(experts)),
+        times(model, on, with, kernel_constants, spread, imbalance, patches_of_image, draft, pool),
         blocks(model, with, kernel_constants, spread, draft) {}
 
   Model model;
@@ -40,12 +44,13 @@ struct Instance {
   ServingLayout layout;
   double image_patches;  ///< of an image of its requests; 0: these have none
   Draft draft;
+  std::shared_ptr<const ExpertPool> pool;  ///< null: experts lie on the same cluster
   StepTimes times;
   CacheBlocks blocks;
 
   CacheCapacity capacity(double input, double output) const {
     return cache_capacity(model, cluster, engine, kernels, layout, {input, output, image_patches},
-                          draft);
+                          draft, pool.get());
   }
   /// Throws where requests have other images than the instance was made for.
   void expect(const RequestMix& mix) const {

@@ -280,6 +280,9 @@ from scalemodel.serving import (
     coverage as coverage,
 )
 from scalemodel.serving import (
+    plan_expert_pools as plan_expert_pools,
+)
+from scalemodel.serving import (
     plan_fleet as plan_fleet,
 )
 from scalemodel.serving import (

@@ -8,6 +8,7 @@ import numpy.typing
 import typing
 __all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierReach', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_power_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'quick_look', 'rank_imbalance', 'reached_tier', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'variables', 'verified_drafts', 'weight_set', 'weight_versions', 'weights_bytes_per_s', 'work_kernel_time_s', 'young_interval_s']
 __all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'quick_look', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_layouts', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'variables', 'verified_drafts', 'weight_set', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'ExpertPool', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PoolLoad', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'quick_look', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_pools', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'variables', 'verified_drafts', 'weight_set', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -4506,7 +4507,7 @@ class ServingLayout:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1, redundant_experts: int = 0, two_batch_overlap: bool = False, encoder_data_parallel: bool = False) -> None:
+    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1, redundant_experts: int = 0, two_batch_overlap: bool = False, encoder_data_parallel: bool = False, expert_ranks: int = 0, micro_batches: int = 1) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4539,6 +4540,16 @@ class ServingLayout:
     def ep(self) -> int:
         """
         ranks over which the experts are sharded
+        """
+    @property
+    def expert_ranks(self) -> int:
+        """
+        accelerators of a pool that holds the experts alone; 0: they lie with attention
+        """
+    @property
+    def micro_batches(self) -> int:
+        """
+        parts of a step that go to and fro between attention and an expert pool
         """
     @property
     def pp(self) -> int:
@@ -4674,7 +4685,7 @@ class CacheCapacity:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_kv_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, max_running_sequences: float = 0.0, max_admitted: float = 0.0, max_batched_tokens: float = 0.0) -> None:
+    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_kv_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, max_running_sequences: float = 0.0, max_admitted: float = 0.0, max_batched_tokens: float = 0.0, memory_expert_weights_bytes: float = 0.0, memory_expert_activations_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4722,6 +4733,16 @@ class CacheCapacity:
     def memory_activations_bytes(self) -> float:
         """
         activations of the largest step
+        """
+    @property
+    def memory_expert_activations_bytes(self) -> float:
+        """
+        activations of an accelerator of an expert pool in the largest step
+        """
+    @property
+    def memory_expert_weights_bytes(self) -> float:
+        """
+        weights of the fullest accelerator of an expert pool
         """
     @property
     def memory_kv_cache_bytes(self) -> float:
@@ -5117,11 +5138,71 @@ class Draft:
     @typing.overload
     def __init__(self, model: LayeredModel, kernels: ServingKernels, tp: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
         ...
+class PoolLoad:
+    """
+    What attention and an expert pool are busy with in one step.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: PoolLoad) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, attention_s: float = 0.0, experts_s: float = 0.0, dispatch_s: float = 0.0, combine_s: float = 0.0, step_time_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> PoolLoad:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def attention_s(self) -> float:
+        """
+        of a step in which the attention pool computes
+        """
+    @property
+    def combine_s(self) -> float:
+        """
+        of a step in which outputs of experts are sent back
+        """
+    @property
+    def dispatch_s(self) -> float:
+        """
+        of a step in which tokens are sent to experts
+        """
+    @property
+    def experts_s(self) -> float:
+        """
+        of a step in which the expert pool computes
+        """
+    @property
+    def step_time_s(self) -> float:
+        """
+        whole step
+        """
+class ExpertPool:
+    """
+    Accelerators of an expert pool that are not of the served cluster.
+    """
+    def __init__(self, cluster: Cluster, kernels: ServingKernels) -> None:
+        ...
 class Instance:
     """
     One serving instance, tabulated.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0, images: RequestMix = ..., draft: Draft = ...) -> None:
+    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0, images: RequestMix = ..., draft: Draft = ..., expert_pool: ExpertPool | None = None) -> None:
         ...
     def cache_blocks(self, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
         """
@@ -5134,6 +5215,10 @@ class Instance:
     def decode_step(self, mix: RequestMix, sequences: typing.SupportsFloat | typing.SupportsIndex) -> StepTime:
         """
         Time of a step without prompts, at the mean context of the mix and with its drafts.
+        """
+    def pool_load(self, mix: RequestMix, sequences: typing.SupportsFloat | typing.SupportsIndex) -> PoolLoad:
+        """
+        Busy time of both pools in a step without prompts, where experts have one of their own.
         """
     def schedule(self, limits: SchedulerLimits, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], names: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64], name_ends: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], name_tokens: typing.SupportsInt | typing.SupportsIndex) -> tuple:
         """
@@ -5154,6 +5239,11 @@ class Instance:
     def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, images: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
         Time of one step.
+        """
+    @property
+    def expert_parameters(self) -> float:
+        """
+        Parameters of the routed experts of all layers.
         """
 class WeightSet:
     """
@@ -7652,9 +7742,11 @@ def check_draft(draft: Draft, layout: ServingLayout, cluster: Cluster) -> str:
     """
     ok, or the reason why a draft cannot be spread so beside an instance.
     """
-def check_serving_layout(model: LayeredModel, layout: ServingLayout, cluster: Cluster) -> str:
+def check_serving_layout(model: LayeredModel, layout: ServingLayout, cluster: Cluster, expert_cluster: Cluster | None = None) -> str:
     """
     ok, or the reason why an instance cannot be laid out so.
+    
+    `expert_cluster`: where the experts have a pool that is no part of the cluster.
     """
 def check_vision(shape: VisionShape, hidden: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
@@ -8161,6 +8253,10 @@ def search_groups(tables: GroupTables, space: GroupSpace, objective: collections
     """
     Best strategies of a space.
     """
+def search_pools(model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, mix: RequestMix, imbalance: typing.SupportsFloat | typing.SupportsIndex, expert_pool: ExpertPool | None, expert_price: typing.SupportsFloat | typing.SupportsIndex, layouts: collections.abc.Sequence[ServingLayout], per_octave: typing.SupportsInt | typing.SupportsIndex, tpot_s: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex) -> tuple:
+    """
+    Best plans with experts on a pool of their own, plans tried and feasible.
+    """
 def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, mix: RequestMix, imbalance: typing.SupportsFloat | typing.SupportsIndex, draft: Draft, layouts: collections.abc.Sequence[ServingLayout], max_batched_tokens: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], per_octave: typing.SupportsInt | typing.SupportsIndex, goal: str, ttft_s: typing.SupportsFloat | typing.SupportsIndex, tpot_s: typing.SupportsFloat | typing.SupportsIndex, requests_per_s: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex) -> tuple:
     """
     Best plans, the front of throughput and time between tokens, plans tried and feasible.
@@ -8174,8 +8270,9 @@ def serving_layouts(model: LayeredModel, cluster: Cluster, max_accelerators: typ
     Legal layouts of an instance that fits into a cluster and a number of accelerators.
     """
 def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad) -> float:
+def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad, busy_fraction: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> float:
     """
-    Mean watts of one accelerator that decodes.
+    Mean watts of one accelerator that decodes, at most this share of the time.
     """
 def simulate_best(tables: Tables, strategies: collections.abc.Sequence[Strategy], objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]]) -> list:
     """

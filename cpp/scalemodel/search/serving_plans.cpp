@@ -10,7 +10,7 @@ namespace scalemodel {
 namespace {
 
 double tokens_per_accelerator(const ServingPlan& plan) {
-  return plan.state.requests_per_s / plan.layout.ranks();
+  return plan.state.requests_per_s / plan.counted;
 }
 
 /// Smaller is better; ties are broken by the place in the enumeration.
@@ -113,25 +113,32 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
     const ServingLayout& layout = layouts[item];
     PlanPart& part = parts[item];
     if (pool.stopped(worker) ||
-        check_layout(question.model, layout, question.cluster) != Reason::ok ||
+        check_layout(question.model, layout, question.cluster,
+                     question.pool ? &question.pool->cluster : nullptr) != Reason::ok ||
         check_draft(question.draft, layout, question.cluster) != Reason::ok)
       return;
     const StepTimes times(question.model, question.cluster, question.engine, question.kernels,
-                          layout, question.imbalance, patches, question.draft);
+                          layout, question.imbalance, patches, question.draft, question.pool);
+    const double counted = layout.attention_ranks() + question.expert_price * layout.expert_ranks;
     constexpr std::size_t kMaxKept = 4096;
     std::size_t front_room = kMaxKept;
     for (const double tokens : choices.batched_tokens) {
       Engine limited = question.engine;
       limited.max_batched_tokens = static_cast<int>(tokens);
-      CacheCapacity capacity = cache_capacity(question.model, question.cluster, limited,
-                                              question.kernels, layout, lengths, question.draft);
+      CacheCapacity capacity =
+          cache_capacity(question.model, question.cluster, limited, question.kernels, layout,
+                         lengths, question.draft, question.pool.get());
       double last = 0;
       for (int step = 0; last < capacity.max_running_sequences; ++step) {
         poll_point(16);
         last = std::min(std::exp2(static_cast<double>(step) / choices.per_octave),
                         capacity.max_running_sequences);
-        ServingPlan plan{layout, capacity.max_batched_tokens, last, 1,
-                         steady_state(times, capacity, question.mix, last)};
+        ServingPlan plan{layout,
+                         capacity.max_batched_tokens,
+                         last,
+                         1,
+                         steady_state(times, capacity, question.mix, last),
+                         counted};
         part.plans += 1;
         if (limits.rate > 0 && plan.state.requests_per_s > 0) {
           plan.instances = std::ceil(limits.rate / plan.state.requests_per_s - 1e-9);

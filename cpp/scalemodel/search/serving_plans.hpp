@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -15,7 +16,8 @@
 
 namespace scalemodel {
 
-/// What a plan is chosen by. `throughput`: output tokens per second and accelerator;
+/// What a plan is chosen by. `throughput`: output tokens per second and accelerator, of which those
+/// of an expert pool count by their price;
 /// `accelerators`: as few as carry the given rate of requests.
 enum class ServingGoal : std::uint8_t { throughput, tpot, ttft, accelerators };
 
@@ -39,6 +41,7 @@ struct ServingPlan {
   double concurrency = 0;         ///< sequences running in an instance
   double instances = 1;           ///< that carry the rate asked for
   SteadyState state;              ///< of one instance
+  double counted = 1;             ///< accelerators of one, those of an expert pool by their price
 
   double accelerators() const { return instances * layout.ranks(); }
   /// Of one instance, where answers are that long.
@@ -63,6 +66,8 @@ struct ServingQuestion {
   RequestMix mix;
   double imbalance = 1;
   Draft draft = {};
+  std::shared_ptr<const ExpertPool> pool = nullptr;  ///< as for StepTimes
+  double expert_price = 1;  ///< of an accelerator of an expert pool, in those of the cluster
 };
 
 /// What plans are made of: a layout, a limit of tokens per step and a number of running sequences

@@ -32,6 +32,10 @@ Bytes activation_bytes(const Model& model, const Engine& engine, const ServingLa
     const FeedForwardShape& ff = kind.feed_forward;
     const double attention = 2.0 * a.heads * (a.head_dim + a.v_head_dim) / layout.tp;
     const double mixer = 2.0 * kind.recurrence.projected() / layout.tp;
+    if (ff.routed() && layout.has_expert_pool()) {
+      widest = std::max({widest, attention, mixer});
+      continue;
+    }
     const double rows = ff.routed() ? ff.experts_per_token : 1;
     const double split = ff.routed() ? layout.stage_ranks() : layout.tp;
     const double wide =
@@ -150,10 +154,27 @@ double CacheBlocks::mean(double tokens) const noexcept {
 
 namespace {
 
+/// Copies of a token that its experts receive, and what they compute of them, on an accelerator of
+/// a pool of their own: in both directions for every micro-batch, computed for one of them.
+Bytes expert_activation_bytes(const Model& model, const ServingLayout& layout, double tokens) {
+  double widest = 0;
+  for (const LayerKind& kind : model.kinds) {
+    const FeedForwardShape& ff = kind.feed_forward;
+    if (!ff.routed()) continue;
+    const double split = static_cast<double>(layout.expert_ranks) / layout.ep;
+    const double width = ff.expert_width(model.hidden);
+    const double rows = static_cast<double>(ff.experts_per_token) / layout.ep;
+    const double inner = ff.matrices() * (static_cast<double>(ff.width) / split);
+    widest = std::max(widest, rows * (2.0 * width + (inner + width) / layout.micro_batches));
+  }
+  return Bytes{tokens * widest * kElement};
+}
+
 /// Bytes of an operator's parameters on one rank. Norms and routers are in 16 bits.
 double operator_bytes(const Unit& unit, const LayerOperator& op, const ServingKernels& kernels,
                       const ServingLayout& layout) {
   if (unit.on_copies(op)) {
+    if (layout.has_expert_pool()) return 0;
     const double copies = unit.experts + layout.redundant_experts;
     return kernels.experts.weight_bytes * copies * op.parameters() / layout.stage_ranks();
   }
@@ -162,6 +183,26 @@ double operator_bytes(const Unit& unit, const LayerOperator& op, const ServingKe
 }
 
 }  // namespace
+
+double expert_parameters(const Model& model, double redundant) {
+  const std::vector<double> layers = stage_layers(model, 1);
+  double parameters = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const Unit& unit : model.kinds[i].units) {
+      for (const LayerOperator& op : unit.operators) {
+        if (!unit.on_copies(op)) continue;
+        parameters += layers[i] * (unit.experts + redundant) * op.parameters();
+      }
+    }
+  }
+  return parameters;
+}
+
+Bytes expert_weight_bytes(const Model& model, const ServingKernels& kernels,
+                          const ServingLayout& layout) {
+  const double parameters = expert_parameters(model, layout.redundant_experts);
+  return Bytes{kernels.experts.weight_bytes * parameters / layout.expert_mesh()};
+}
 
 Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout) {
   const std::vector<double> layers = stage_layers(model, layout.pp);
@@ -231,7 +272,8 @@ double admitted(const CacheBlocks& blocks, const RequestLengths& lengths, double
 
 CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const Engine& engine,
                              const ServingKernels& kernels, const ServingLayout& layout,
-                             const RequestLengths& lengths, const Draft& draft) {
+                             const RequestLengths& lengths, const Draft& draft,
+                             const ExpertPool* pool) {
   const CacheBlocks blocks(model, engine, kernels, layout, draft);
   CacheCapacity capacity;
   capacity.block = blocks.block();
@@ -244,9 +286,17 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   capacity.step_sequences = limited * engine.max_running_sequences;
   const Bytes memory = cluster.accelerator.memory_capacity;
   const double per_sequence = blocks.of(lengths.input + lengths.output);
+  const Cluster& experts_on = pool ? pool->cluster : cluster;
+  const auto experts_fit = [&](CacheCapacity& held, double tokens) {
+    held.expert_weights = expert_weight_bytes(model, pool ? pool->kernels : kernels, layout);
+    held.expert_activations = expert_activation_bytes(model, layout, tokens);
+    return held.expert_weights + held.expert_activations + held.reserve <=
+           engine.memory_fraction * experts_on.accelerator.memory_capacity;
+  };
   const auto fill = [&](double tokens) {
-    // Halves of a step are computed one after the other.
-    const double at_once = tokens / layout.dp / (layout.two_batch_overlap ? 2 : 1);
+    // Halves of a step are computed one after the other, and so are micro-batches.
+    const double parts = layout.two_batch_overlap ? 2 : layout.micro_batches;
+    const double at_once = tokens / layout.dp / parts;
     capacity.activations = activation_bytes(model, engine, layout, at_once);
     if (lengths.image_patches > 0) {
       const EncoderMemory images =
@@ -257,6 +307,7 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
     const Bytes room = engine.fraction_of_free ? engine.memory_fraction * (memory - taken)
                                                : engine.memory_fraction * memory - taken;
     capacity.blocks = std::max(0.0, std::floor(room / capacity.block));
+    if (layout.has_expert_pool() && !experts_fit(capacity, tokens)) capacity.blocks = 0;
     capacity.cached_sequences = layout.dp * std::floor(capacity.blocks / per_sequence + 1e-9);
   };
   fill(engine.tunes_limits ? 0 : capacity.max_batched_tokens);

@@ -10,6 +10,7 @@
 #include "scalemodel/model/model.hpp"
 #include "scalemodel/serving/drafts.hpp"
 #include "scalemodel/serving/engine.hpp"
+#include "scalemodel/serving/expert_pool.hpp"
 #include "scalemodel/serving/layout.hpp"
 
 namespace scalemodel {
@@ -33,6 +34,8 @@ struct CacheCapacity {
   double max_running_sequences = 0;  ///< at their full length: the smaller of both
   double max_admitted = 0;           ///< at once while others wait, part of their output done
   double max_batched_tokens = 0;     ///< the engine's limit of tokens in one step
+  Bytes expert_weights;              ///< of the fullest accelerator of an expert pool
+  Bytes expert_activations;          ///< of the same, in the largest step
 
   bool operator==(const CacheCapacity&) const = default;
 };
@@ -56,7 +59,11 @@ struct RecordOf<CacheCapacity> {
       field("max_admitted", &T::max_admitted,
             "sequences that run at once while others wait, part of their output done"),
       field("max_batched_tokens", &T::max_batched_tokens,
-            "the engine's limit of tokens in one step")};
+            "the engine's limit of tokens in one step"),
+      field("memory_expert_weights_bytes", &T::expert_weights,
+            "weights of the fullest accelerator of an expert pool"),
+      field("memory_expert_activations_bytes", &T::expert_activations,
+            "activations of an accelerator of an expert pool in the largest step")};
 };
 
 /// Bytes of a block and how many of them a sequence takes.
@@ -90,10 +97,17 @@ class CacheBlocks {
 };
 
 /// Weights of the fullest rank, in the formats of `kernels`: linear layers and experts in theirs,
-/// everything else in 16 bits. Norms, routers and projections down to latents are repeated on the
-/// tensor ranks, all else is split. The first stage also holds the token embedding, the
-/// last one the LM head.
+/// everything else in 16 bits. Experts of a pool of their own are none of them. Norms, routers and
+/// projections down to latents are repeated on the tensor ranks, all else is split. The first stage
+/// also holds the token embedding, the last one the LM head.
 Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout);
+
+/// Parameters of the routed experts of all layers, with `redundant` copies of some in each.
+double expert_parameters(const Model& model, double redundant);
+
+/// Weights of the routed experts on one accelerator of a pool that holds nothing else.
+Bytes expert_weight_bytes(const Model& model, const ServingKernels& kernels,
+                          const ServingLayout& layout);
 
 /// Weights of what drafts, on the fullest rank: a model, or one more layer with the projection of
 /// its two inputs (hidden state and next token: 2h x h), which shares token embedding and LM head
@@ -105,9 +119,11 @@ Bytes draft_weight_bytes(const Model& model, const ServingKernels& kernels,
 /// admits as many sequences as the cache holds at their full length, at most 4096, and steps of
 /// input/output prompt tokens more for each of them (trtllm-bench, 2048 to 32768 tokens). Where
 /// prompts alone decide which request starts, more run at once: another one starts when its prompt
-/// fits beside others that have generated any part of their output.
+/// fits beside others that have generated any part of their output. Where the experts do not fit on
+/// a pool of their own there are no blocks; `pool` as for StepTimes.
 CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const Engine& engine,
                              const ServingKernels& kernels, const ServingLayout& layout,
-                             const RequestLengths& lengths, const Draft& draft = {});
+                             const RequestLengths& lengths, const Draft& draft = {},
+                             const ExpertPool* pool = nullptr);
 
 }  // namespace scalemodel

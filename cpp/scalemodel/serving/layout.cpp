@@ -1,14 +1,38 @@
 #include "scalemodel/serving/layout.hpp"
 
+#include <string>
+
+#include "scalemodel/base/error.hpp"
+
 namespace scalemodel {
 
-Reason check_layout(const Model& model, const ServingLayout& layout,
-                    const Cluster& cluster) noexcept {
-  const int ranks = layout.ranks(), stage = layout.stage_ranks();
-  if (ranks > cluster.accelerators) return Reason::mesh;
+void expect_pool_fields(const ServingLayout& layout) {
+  const auto refuse = [](const char* name, int value, const char* why) {
+    throw MalformedQuestion(std::string(name) + "=" + std::to_string(value) + ": " + why);
+  };
+  if (!layout.has_expert_pool()) {
+    if (layout.micro_batches > 1) {
+      refuse("micro_batches", layout.micro_batches,
+             "go to and fro between attention and an expert pool; give expert_ranks from 1");
+    }
+    return;
+  }
+  constexpr auto kOne = "must be 1 where experts have a pool of their own";
+  if (layout.pp > 1) refuse("pp", layout.pp, kOne);
+  if (layout.cp > 1) refuse("cp", layout.cp, kOne);
+  if (layout.two_batch_overlap) {
+    refuse("two_batch_overlap", 1, "experts of a pool of their own overlap by micro_batches");
+  }
+}
+
+Reason check_layout(const Model& model, const ServingLayout& layout, const Cluster& cluster,
+                    const Cluster* pool) noexcept {
+  const int beside = pool ? layout.attention_ranks() : layout.ranks();
+  if (beside > cluster.accelerators) return Reason::mesh;
+  if (pool && layout.expert_ranks > pool->accelerators) return Reason::mesh;
   if (layout.pp > model.layers()) return Reason::pp_layers;
-  if (stage % layout.ep != 0) return Reason::ep_mesh;
-  const int expert_split = stage / layout.ep;
+  if (layout.expert_mesh() % layout.ep != 0) return Reason::ep_mesh;
+  const int expert_split = layout.expert_mesh() / layout.ep;
   bool routed = false;
   for (const LayerKind& kind : model.kinds) {
     if (kind.attention.heads % layout.tp != 0) return Reason::tp_heads;
@@ -22,7 +46,8 @@ Reason check_layout(const Model& model, const ServingLayout& layout,
     if ((ff.experts + layout.redundant_experts) % layout.ep != 0) return Reason::ep_experts;
     if (ff.width % expert_split != 0) return Reason::etp_ffn;
   }
-  if ((layout.ep > 1 || layout.redundant_experts > 0) && !routed) return Reason::ep_experts;
+  const bool asked = layout.ep > 1 || layout.redundant_experts > 0 || layout.has_expert_pool();
+  if (asked && !routed) return Reason::ep_experts;
   return Reason::ok;
 }
 

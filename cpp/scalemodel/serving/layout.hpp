@@ -19,14 +19,27 @@ namespace scalemodel {
 /// two halves, each while the other one's are on their way to experts and back. Ranks with
 /// `encoder_data_parallel` encode whole images each with a whole vision tower, where they would
 /// otherwise shard every image.
+///
+/// With `expert_ranks` the routed experts lie on a pool of as many accelerators of their own,
+/// spread over `ep` of these and each split over the rest; all other layers stay with the tp dp
+/// ranks of attention. A step is then computed in `micro_batches`, which go to and fro between the
+/// pools.
 struct ServingLayout {
   std::uint16_t tp = 1, pp = 1, ep = 1, dp = 1, cp = 1;
   std::uint16_t redundant_experts = 0;
   bool two_batch_overlap = false;
   bool encoder_data_parallel = false;
+  std::uint16_t expert_ranks = 0, micro_batches = 1;
 
   constexpr int stage_ranks() const { return tp * dp * cp; }
-  constexpr int ranks() const { return stage_ranks() * pp; }
+  /// Without an expert pool: all but its ranks.
+  constexpr int attention_ranks() const { return stage_ranks() * pp; }
+  constexpr int ranks() const { return attention_ranks() + expert_ranks; }
+  constexpr bool has_expert_pool() const { return expert_ranks > 0; }
+  /// Ranks over which the experts of a layer are laid.
+  constexpr int expert_mesh() const { return has_expert_pool() ? expert_ranks : stage_ranks(); }
+  /// Batches of a step that are under way at the same time.
+  constexpr int batches() const { return pp * micro_batches; }
   bool operator==(const ServingLayout&) const = default;
 };
 
@@ -45,7 +58,11 @@ struct RecordOf<ServingLayout> {
       field("two_batch_overlap", &T::two_batch_overlap,
             "half a step is computed while the other half is exchanged"),
       field("encoder_data_parallel", &T::encoder_data_parallel,
-            "tensor ranks encode images of their own, each with a whole vision tower")};
+            "tensor ranks encode images of their own, each with a whole vision tower"),
+      field("expert_ranks", &T::expert_ranks, 0, 65535,
+            "accelerators of a pool that holds the experts alone; 0: they lie with attention"),
+      field("micro_batches", &T::micro_batches, 1, 64,
+            "parts of a step that go to and fro between attention and an expert pool")};
 };
 
 /// Whether tensor ranks shard a vision tower: where the degree divides its heads (vLLM and SGLang);
@@ -54,8 +71,13 @@ inline bool splits_tower(const VisionTower& tower, const ServingLayout& layout) 
   return !layout.encoder_data_parallel && tower.heads % layout.tp == 0;
 }
 
-/// `ok`, or why the layout is none: precondition of everything else in this module.
-Reason check_layout(const Model& model, const ServingLayout& layout,
-                    const Cluster& cluster) noexcept;
+/// Throws MalformedQuestion where fields of an expert pool contradict others.
+void expect_pool_fields(const ServingLayout& layout);
+
+/// `ok`, or why the layout is none: precondition of everything else in this module. `pool`: the
+/// cluster of an expert pool, null where it is a part of `cluster`. Precondition:
+/// expect_pool_fields(layout) does not throw.
+Reason check_layout(const Model& model, const ServingLayout& layout, const Cluster& cluster,
+                    const Cluster* pool = nullptr) noexcept;
 
 }  // namespace scalemodel

@@ -40,7 +40,8 @@ double StepTimes::point(std::size_t index) noexcept {
 
 StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
                      const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
-                     double image_patches, const Draft& draft)
+                     double image_patches, const Draft& draft,
+                     std::shared_ptr<const ExpertPool> pool)
     : engine_(engine),
       layout_(layout),
       cluster_(cluster),
@@ -49,8 +50,10 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
       vocab_(model.vocab),
       imbalance_(imbalance),
       stream_(static_cast<double>(model.streams) * model.hidden),
+      pool_(std::move(pool)),
       linear_timer_(linear_timer(cluster, kernels)),
-      storage_timer_(cluster.accelerator, storage_precision(kernels.math)) {
+      storage_timer_(cluster.accelerator, storage_precision(kernels.math)),
+      expert_timer_(linear_timer(expert_cluster(), expert_kernels())) {
   for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host,
                         &engine_.request_host}) {
     *host = kernels.host_slowdown * *host;
@@ -71,6 +74,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
 
   for (std::size_t i = 0; i < model.kinds.size(); ++i) {
     if (layers[i] <= 0) continue;
+    if (model.kinds[i].feed_forward.routed()) routed_share_ += layers[i] / stage;
     for (const Unit& unit : model.kinds[i].units) {
       for (const LayerOperator& op : unit.operators) {
         if (op.kind == OperatorKind::attention) add_attention(op, layers[i]);
@@ -81,9 +85,11 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
   for (std::size_t at = 0; at < kPoints; ++at) {
     const double count = point(at);
     for (std::size_t i = 0; i < model.kinds.size(); ++i) {
-      if (layers[i] > 0) {
-        tokens_[at] = added(tokens_[at], layers[i], layer_tokens(model.kinds[i], count));
-      }
+      if (layers[i] <= 0) continue;
+      const TokenCost layer = layer_tokens(model.kinds[i], count);
+      tokens_[at] = added(tokens_[at], layers[i], layer);
+      if (model.kinds[i].feed_forward.routed()) continue;
+      dense_total_[at] += layers[i] * (layer.linear + layer.elementwise + layer.tp);
     }
     draft_[at] = layer_tokens(model.kinds[model.mtp_kind], count);
     head_[at] = head_time(count);
@@ -231,10 +237,11 @@ Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
   return time;
 }
 
-/// A step of a pipeline: every batch in flight passes every stage, one behind the other.
+/// A step of a pipeline: every batch in flight passes every stage, one behind the other. So do the
+/// micro-batches that go to an expert pool and back.
 StepWork StepTimes::of_stage(StepWork work) const noexcept {
-  if (layout_.pp == 1) return work;
-  const double stages = layout_.pp;
+  if (layout_.batches() == 1) return work;
+  const double stages = layout_.batches();
   work.sequences /= stages;
   work.prompts /= stages;
   work.prompt_tokens /= stages;
@@ -285,6 +292,48 @@ Seconds StepTimes::overlapped(double by_rank, double count, Seconds attention) c
          2 * between(low.waits, high.waits);
 }
 
+/// Of one micro-batch that has `by_rank` tokens on the fullest attention rank, times their number,
+/// `count` in all, and this much attention.
+PoolTimes StepTimes::pool_times(double by_rank, double count, Seconds attention) const noexcept {
+  const Position p = position(count);
+  const Overlap &low = overlap_[p.index], &high = overlap_[p.index + 1];
+  const auto between = [&](Seconds a, Seconds b) { return a + p.share * (b - a); };
+  const Seconds own = at(own_total_, by_rank) - at(dense_total_, by_rank);
+  return {own + routed_share_ * attention, between(low.experts, high.experts),
+          between(low.dispatch, high.dispatch), between(low.combine, high.combine),
+          between(low.waits, high.waits)};
+}
+
+/// Layers without experts of one micro-batch: the expert pool stands still beside them.
+Seconds StepTimes::before_pools(double by_rank, Seconds attention) const noexcept {
+  return at(dense_total_, by_rank) + (1 - routed_share_) * attention;
+}
+
+/// All layers of all micro-batches, by the attention of one of them.
+Seconds StepTimes::through_pools(double by_rank, double count, Seconds attention) const noexcept {
+  return layout_.micro_batches * before_pools(by_rank, attention) +
+         alternating_time(pool_times(by_rank, count, attention), layout_.micro_batches);
+}
+
+PoolLoad StepTimes::pools(const StepWork& whole) const noexcept {
+  PoolLoad load;
+  const StepWork work = of_stage(whole);
+  const double count = tokens(work), parts = layout_.micro_batches;
+  if (!layout_.has_expert_pool() || count <= 0) return load;
+  const Seconds attention = prefill_attention(whole) + decode_attention(whole);
+  const double by_rank = tokens_by_rank(work);
+  const PoolTimes each = pool_times(by_rank, count, attention / parts);
+  const Seconds through = through_pools(by_rank, count, attention / parts);
+  // All that is no layer, head and drafts among it, is the attention pool's too.
+  const Seconds beside = device(whole, attention) - through;
+  load.attention = beside + parts * (before_pools(by_rank, attention / parts) + each.attention);
+  load.experts = parts * each.experts;
+  load.dispatch = parts * each.dispatch;
+  load.combine = parts * each.combine;
+  load.step = total(whole, attention);
+  return load;
+}
+
 Seconds StepTimes::between_stages(double tokens) const noexcept {
   if (layout_.pp == 1) return Seconds{};
   const GroupShape group = group_shape(cluster_, layout_.pp, layout_.stage_ranks());
@@ -329,7 +378,7 @@ Seconds StepTimes::draft_time(const StepWork& stage) const noexcept {
 StepTime StepTimes::of(const StepWork& whole) const noexcept {
   StepTime time;
   const StepWork work = of_stage(whole);
-  const double stages = layout_.pp, count = tokens(work);
+  const double stages = layout_.batches(), count = tokens(work);
   if (count <= 0) return time;
   const auto cost_at = [](const auto& grid, const Position& p) {
     return added(added({}, 1 - p.share, grid[p.index]), p.share, grid[p.index + 1]);
@@ -346,6 +395,13 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
     const Seconds attention = (1 / stages) * (prefill_attention(whole) + decode_attention(whole));
     cost.ep = overlapped(by_rank, count, attention) - attention - cost.linear - cost.elementwise -
               cost.tp - cost.experts;
+  }
+  if (layout_.has_expert_pool()) {
+    const Seconds attention = (prefill_attention(whole) + decode_attention(whole)) / stages;
+    const ExposedExperts left =
+        exposed_experts(pool_times(by_rank, count, attention), layout_.micro_batches);
+    cost.experts = left.experts / stages;
+    cost.ep = left.exchange / stages;
   }
   time.linear = stages * cost.linear;
   time.experts = stages * cost.experts;
@@ -370,11 +426,11 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
 }
 
 Seconds StepTimes::prefill_attention(const StepWork& whole) const noexcept {
-  return whole.prompt_tokens > 0 ? layout_.pp * prefill(of_stage(whole)) : Seconds{};
+  return whole.prompt_tokens > 0 ? layout_.batches() * prefill(of_stage(whole)) : Seconds{};
 }
 
 Seconds StepTimes::decode_attention(const StepWork& whole) const noexcept {
-  return whole.sequences > 0 ? layout_.pp * decode(of_stage(whole)) : Seconds{};
+  return whole.sequences > 0 ? layout_.batches() * decode(of_stage(whole)) : Seconds{};
 }
 
 Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcept {
@@ -393,6 +449,10 @@ Seconds StepTimes::device(const StepWork& whole, Seconds attention) const noexce
     const Seconds whole_attention = attention;
     attention = Seconds{};
     stage += overlapped(by_rank, count, whole_attention / layout_.pp);
+  } else if (layout_.has_expert_pool()) {
+    const double parts = layout_.micro_batches;
+    stage += through_pools(by_rank, count, attention / parts) / parts;
+    attention = Seconds{};
   } else {
     stage += by_rank > count ? at(own_total_, by_rank) + at(shared_total_, count)
                              : at(tokens_total_, count);
@@ -400,7 +460,7 @@ Seconds StepTimes::device(const StepWork& whole, Seconds attention) const noexce
   if (work.draft_tokens > 0) stage += draft_time(work);
   if (layout_.cp > 1) stage += context_exchange(work);
   if (work.images > 0) stage += encoder(work);
-  Seconds time = layout_.pp * stage + attention;
+  Seconds time = layout_.batches() * stage + attention;
   if (layout_.pp > 1) time += between_stages(by_rank);
   return time;
 }

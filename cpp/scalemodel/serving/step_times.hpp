@@ -16,6 +16,7 @@
 #include "scalemodel/ops/gemm.hpp"
 #include "scalemodel/serving/drafts.hpp"
 #include "scalemodel/serving/engine.hpp"
+#include "scalemodel/serving/expert_pool.hpp"
 #include "scalemodel/serving/layout.hpp"
 
 namespace scalemodel {
@@ -86,11 +87,13 @@ class StepTimes {
  public:
   /// `imbalance` of the experts' ranks, beyond that of random routing; 0: as experts are chosen in
   /// service. `image_patches` of an image of the prompts; 0: none has any. `draft` proposes tokens
-  /// in steps that ask for them; where it has no model, one more layer does. Preconditions:
+  /// in steps that ask for them; where it has no model, one more layer does. `pool`: accelerators
+  /// of an expert pool that are not of the cluster; null: all are. Preconditions:
   /// check_layout(...) and check_draft(...) are ok, imbalance 0 or >= 1.
   StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
             const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
-            double image_patches = 0, const Draft& draft = {});
+            double image_patches = 0, const Draft& draft = {},
+            std::shared_ptr<const ExpertPool> pool = nullptr);
 
   /// Time of one step. The sequences of a pipeline are split over its stages: each has a batch in
   /// flight in every stage, and a sequence receives its tokens once all of them have passed.
@@ -104,6 +107,9 @@ class StepTimes {
   Seconds total(const StepWork& whole, Seconds attention) const noexcept;
   Seconds prefill_attention(const StepWork& whole) const noexcept;
   Seconds decode_attention(const StepWork& whole) const noexcept;
+
+  /// What the pools of a step are busy with; of experts without a pool of their own nothing.
+  PoolLoad pools(const StepWork& whole) const noexcept;
 
   const Engine& engine() const noexcept { return engine_; }
   const ServingLayout& layout() const noexcept { return layout_; }
@@ -175,12 +181,18 @@ class StepTimes {
   void add_adapters(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_expert_adapters(TokenCost& cost, const Unit& unit, double tokens) const;
   void add_routed(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
+  void add_pool(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
+  const Cluster& expert_cluster() const noexcept { return pool_ ? pool_->cluster : cluster_; }
+  const ServingKernels& expert_kernels() const noexcept {
+    return pool_ ? pool_->kernels : kernels_;
+  }
   double imbalance_of(const FeedForwardShape& ff, double tokens, double places) const;
   Seconds expert_time(const FeedForwardShape& ff, double m, double tokens, bool received) const;
   Exchange gathered(const FeedForwardShape& ff, double tokens) const;
   Exchange sent(const FeedForwardShape& ff, double tokens, double blocks, const DispatchKernel& out,
                 const DispatchKernel& back) const;
   TokenCost layer_tokens(const LayerKind& kind, double tokens) const;
+  Seconds expert_elementwise_time(double bytes) const;
   Seconds linear(const GemmTimer& timer, double m, double n, double k, double batch,
                  bool quantised) const;
   Seconds elementwise_time(double bytes, double fraction) const;
@@ -203,6 +215,9 @@ class StepTimes {
   double prompt_tokens_by_rank(const StepWork& work) const noexcept;
   double tokens_by_rank(const StepWork& stage) const noexcept;
   Seconds overlapped(double by_rank, double count, Seconds attention) const noexcept;
+  PoolTimes pool_times(double by_rank, double count, Seconds attention) const noexcept;
+  Seconds before_pools(double by_rank, Seconds attention) const noexcept;
+  Seconds through_pools(double by_rank, double count, Seconds attention) const noexcept;
   Seconds between_stages(double tokens) const noexcept;
   Seconds device(const StepWork& whole, Seconds attention) const noexcept;
   Seconds device(const StepWork& whole) const noexcept {
@@ -218,7 +233,8 @@ class StepTimes {
   int hidden_ = 0;
   double vocab_ = 0, imbalance_ = 1;
   double stream_ = 0;  ///< values of a token between layers: of all residual streams
-  GemmTimer linear_timer_, storage_timer_;
+  std::shared_ptr<const ExpertPool> pool_;
+  GemmTimer linear_timer_, storage_timer_, expert_timer_;
   Seconds host_fixed_, host_each_;  ///< per step, and per sequence and step
   Seconds adapter_load_;            ///< per prompt, mean
   bool host_hides_ = false;         ///< behind the device
@@ -229,6 +245,8 @@ class StepTimes {
   std::array<Seconds, kPoints> tokens_total_{}, draft_total_{};  ///< sums of the causes
   std::array<Seconds, kPoints> own_total_{}, shared_total_{};  ///< without experts; of these alone
   std::array<Overlap, kPoints> overlap_{};
+  std::array<Seconds, kPoints> dense_total_{};  ///< of layers without experts
+  double routed_share_ = 0;                     ///< of the layers, those with experts
   std::array<Seconds, kPoints> head_{};
   std::array<Seconds, kPoints> encoder_{};        ///< by images of a data-parallel rank
   std::shared_ptr<const StepTimes> draft_model_;  ///< null: one more layer drafts

@@ -39,6 +39,13 @@ Seconds StepTimes::linear(const GemmTimer& timer, double m, double n, double k, 
   return timer.time({m, n, k, batch, kElement, quantised}) / engine_.kernel_efficiency;
 }
 
+/// Additions between the GEMMs of experts, on the accelerators that hold these.
+Seconds StepTimes::expert_elementwise_time(double bytes) const {
+  const Accelerator& accelerator = expert_cluster().accelerator;
+  return memory_time(Bytes{bytes}, accelerator.elementwise.add_fraction, accelerator) /
+         engine_.kernel_efficiency;
+}
+
 Seconds StepTimes::elementwise_time(double bytes, double fraction) const {
   return memory_time(Bytes{bytes}, fraction, cluster_.accelerator) / engine_.kernel_efficiency;
 }
@@ -153,6 +160,47 @@ void StepTimes::add_routed(TokenCost& cost, const FeedForwardShape& ff, double m
   cost.combine += best.combine;
   cost.waits += waits;
   cost.occupied += best.occupied * (best.dispatch + best.combine);
+}
+
+/// Experts of a pool of their own and the way there and back. A token goes once to a rank that
+/// holds several of its experts, from the tensor rank of attention that has its share of it, and
+/// tensor ranks of an expert receive a share each, which they put together and add up again; so do
+/// those of attention with what comes back. Sources: MegaScale-Infer, arXiv 2504.02263, sections 3
+/// and 4; StepMesh (narrow tokens out, 16 bits back).
+void StepTimes::add_pool(TokenCost& cost, const FeedForwardShape& ff, double m,
+                         double tokens) const {
+  const double width = ff.expert_width(hidden_), ranks = layout_.ep;
+  const double split = static_cast<double>(layout_.expert_ranks) / ranks;
+  const double slots = static_cast<double>(ff.experts) + layout_.redundant_experts;
+  const ExpertLoad load =
+      random_load(ff, tokens, slots, layout_.ep, imbalance_of(ff, tokens, ranks));
+  const double places = distinct_places(ranks, ff.experts_per_token);
+  const double sent = m * places / layout_.tp * width, received = load.touched * width / split;
+  const double narrow = kernels_.sends_tokens ? kernels_.dispatch.value_bytes : written_bytes();
+  const Cluster* pool = pool_ ? &pool_->cluster : nullptr;
+  const auto exchange = [&](double bytes) {
+    return pool_exchange_time(Bytes{sent * bytes}, Bytes{received * bytes}, layout_, cluster_,
+                              pool);
+  };
+  const Seconds dispatch = exchange(narrow), combine = exchange(kElement);
+  Seconds experts = expert_time(ff, m, tokens, true);
+  if (split > 1) {
+    const GroupShape group = group_shape(expert_cluster(), static_cast<int>(split), 1);
+    const double whole = load.touched * width;
+    experts +=
+        collective_time(Collective::all_gather, Bytes{whole * narrow}, group, expert_cluster()) +
+        collective_time(Collective::reduce_scatter, Bytes{whole * kElement}, group,
+                        expert_cluster());
+  }
+  const Seconds waits = wait(layout_.stage_ranks()) + wait(layout_.expert_ranks);
+  cost.experts += experts;
+  cost.ep += dispatch + combine + waits;
+  cost.combine += combine;
+  cost.waits += waits;
+  if (layout_.tp > 1) {
+    cost.tp += collective_time(Collective::all_gather, Bytes{m * width * kElement},
+                               group_shape(cluster_, layout_.tp, 1), cluster_);
+  }
 }
 
 /// A GEMM of `m` tokens. Engines multiply those of one unit that read the same input at once, with
@@ -278,8 +326,8 @@ void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double
   }
 }
 
-/// Experts of a layer: `m` tokens of a rank, `tokens` of the whole instance; `received`: sent by
-/// kernels of their own.
+/// Experts of a layer: `m` tokens of a rank, `tokens` of the whole instance; `received`: the ranks
+/// are sent those of their own experts alone.
 Seconds StepTimes::expert_time(const FeedForwardShape& ff, double m, double tokens,
                                bool received) const {
   const double h = ff.expert_width(hidden_);
@@ -293,23 +341,25 @@ Seconds StepTimes::expert_time(const FeedForwardShape& ff, double m, double toke
   layer.expert_ranks = layout_.ep;
   layer.hidden = h;
   layer.intermediate = ff.width;
-  layer.tensor_ranks = static_cast<double>(layout_.stage_ranks()) / layout_.ep;
+  layer.tensor_ranks = static_cast<double>(layout_.expert_mesh()) / layout_.ep;
   layer.matrices = ff.matrices();
-  if (received || !kernels_.experts_as_linear) {
-    const GroupedGemmKernel& kernel = received ? kernels_.received_experts : kernels_.experts;
-    return expert_layer_time(layer, kernel, cluster_.accelerator) / engine_.kernel_efficiency;
+  const ServingKernels& kernels = expert_kernels();
+  const bool own = received && kernels.sends_tokens;
+  if (own || !kernels.experts_as_linear) {
+    const GroupedGemmKernel& kernel = received ? kernels.received_experts : kernels.experts;
+    return expert_layer_time(layer, kernel, expert_cluster().accelerator) /
+           engine_.kernel_efficiency;
   }
-  const double add = cluster_.accelerator.elementwise.add_fraction;
   const bool ready = engine_.fused_quantisation;
   const double inner = layer.intermediate / layer.tensor_ranks, pairs = layer.load.pairs;
   const double rows = pairs / layer.load.active, up = (ff.gated ? 2 : 1) * inner;
-  const double active = layer.load.active;
+  const double active = layer.load.active, sorted = received ? layer.tokens : m;
   // Rows into the order of their experts, activations, and rows back into their sum.
-  return linear(linear_timer_, rows, up, h, active, ready) +
-         linear(linear_timer_, rows, h, inner, active, ready) +
-         elementwise_time((m + pairs) * h * kElement, add) +
-         elementwise_time(pairs * (up * kElement + inner * written_bytes()), add) +
-         elementwise_time((pairs + m) * h * kElement, add);
+  return linear(expert_timer_, rows, up, h, active, ready) +
+         linear(expert_timer_, rows, h, inner, active, ready) +
+         expert_elementwise_time((sorted + pairs) * h * kElement) +
+         expert_elementwise_time(pairs * (up * kElement + inner * written_bytes())) +
+         expert_elementwise_time((pairs + sorted) * h * kElement);
 }
 
 /// One layer on its busiest rank. `tokens` are those of the whole instance.
@@ -330,6 +380,10 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
       }
     }
     if (unit.routed() && engine_.adapters.any()) add_expert_adapters(cost, unit, tokens);
+    if (unit.routed() && layout_.has_expert_pool()) {
+      add_pool(cost, kind.feed_forward, m, tokens);
+      continue;
+    }
     if (unit.routed() && moves_tokens) {
       add_routed(cost, kind.feed_forward, m, tokens);
       continue;

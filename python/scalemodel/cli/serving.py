@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _MEANS = ("ttft_s", "tpot_s")
 _METRICS = {"ttft": "first token", "tpot": "between tokens", "e2e": "whole request"}
 _SPLIT_GOALS = ("accelerators", "cost")
+_POOL_GOALS = ("throughput", "cost")
 _GOALS = ("throughput", "tpot", "ttft", "accelerators")
 
 
@@ -59,6 +60,11 @@ def add_serve(commands: Any) -> None:
         "--decode-cluster",
         metavar="NAME|TOML",
         help="of the decode pool of --split (default: both pools on --cluster)",
+    )
+    cluster.add_argument(
+        "--expert-cluster",
+        metavar="NAME|TOML",
+        help="of the experts of --expert-ranks or --expert-pool (default: beside attention)",
     )
     cluster.add_argument("--engine", default="vllm_v1", metavar="NAME", help="serving engine")
     task = parser.add_argument_group("requests")
@@ -110,6 +116,11 @@ def add_serve(commands: Any) -> None:
         "--split",
         choices=_SPLIT_GOALS,
         help="choose a prefill and a decode pool that carry --requests-per-s by this",
+    )
+    search.add_argument(
+        "--expert-pool",
+        choices=_POOL_GOALS,
+        help="choose the accelerators of attention and of a pool of experts alone by this",
     )
     for name, (metric, percent) in LIMITS.items():
         share = f"of {percent} in 100 requests" if percent else "on average"
@@ -164,6 +175,13 @@ def _text(found: Serving) -> str:
         f"activations {found.memory_activations_bytes / gib:.1f}  "
         f"reserve {found.memory_reserve_bytes / gib:.1f} GiB",
     ]
+    if found.layout.expert_ranks:
+        pools = found.pools().busy_fraction
+        lines.append(
+            f"expert pool  weights {found.memory_expert_weights_bytes / gib:.1f}  "
+            f"activations {found.memory_expert_activations_bytes / gib:.1f} GiB   busy: "
+            + ", ".join(f"{place} {100 * share:.0f} %" for place, share in pools.items())
+        )
     if found.usd_per_million_output_tokens:
         cost = found.usd_per_million_output_tokens
         lines.append(f"cost {cost:.2f} USD per million output tokens")
@@ -186,6 +204,7 @@ def _one(options: argparse.Namespace) -> int:
         replicas=options.replicas,
         max_batched_tokens=options.max_batched_tokens,
         max_running_sequences=options.max_running_sequences,
+        expert_cluster=options.expert_cluster,
     )
     row: dict[str, Any] = {"model": found.model.name, "engine": found.engine, **found.to_dict()}
     served = None
@@ -318,7 +337,46 @@ def _limits(options: argparse.Namespace) -> dict[str, float]:
     return limits
 
 
+_EXPERT_COLUMNS = (
+    *("tp", "dp", "ep", "expert_ranks", "micro_batches", "concurrency"),
+    *("output_tokens_per_s_per_accelerator", "tpot_s", "usd_per_million_output_tokens"),
+)
+
+
+def _expert_pools(options: argparse.Namespace) -> int:
+    """The best instances of an attention and an expert pool."""
+    from scalemodel.serving import plan_expert_pools
+
+    names = [name for name in LIMITS if name != "tpot_s"]
+    for name in ("goal", "split", "requests_per_s", "concurrency", *names):
+        if getattr(options, name):
+            raise ScaleModelError(f"{option_name(name)}: no part of --expert-pool")
+    found = plan_expert_pools(
+        options.model,
+        cluster_of(options),
+        _task(options),
+        expert_cluster=options.expert_cluster,
+        goal=options.expert_pool,
+        tpot_s=options.tpot_s,
+        engine=options.engine,
+        top=options.top,
+    )
+    rows = [plan.to_dict() for plan in found]
+    if options.json:
+        print_json({"best": rows})
+    elif options.csv and rows:
+        print_csv(list(rows[0]), [list(row.values()) for row in rows])
+    elif rows:
+        shown = [[_cell(row[name]) for name in _EXPERT_COLUMNS] for row in rows]
+        print_table(list(_EXPERT_COLUMNS), shown)
+    if not rows:
+        report("nothing feasible", "no two pools of these clusters hold the model and the limit")
+    return OK if rows else NOTHING_FEASIBLE
+
+
 def _serve(options: argparse.Namespace) -> int:
+    if options.expert_pool:
+        return _expert_pools(options)
     if options.split:
         return _pools(options)
     if options.decode_cluster:

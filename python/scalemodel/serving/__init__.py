@@ -14,6 +14,7 @@ from scalemodel._core import (
 from scalemodel.serving.basis import coverage
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
+from scalemodel.serving.expert_pools import plan_expert_pools, pool_layouts
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
 from scalemodel.serving.fleet_pools import ServedPools, simulate_pools
@@ -64,9 +65,11 @@ __all__ = [
     "coverage",
     "launch_command",
     "launch_options",
+    "plan_expert_pools",
     "plan_fleet",
     "plan_serving",
     "plan_split",
+    "pool_layouts",
     "prefix_hits",
     "rate_table",
     "replay_schedule",

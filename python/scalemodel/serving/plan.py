@@ -12,7 +12,8 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.resolve.serving_kernels import kernels_for
-from scalemodel.serving.energy import accelerator_power_w, decode_load
+from scalemodel.serving.energy import instance_power_w, price_usd_per_s
+from scalemodel.serving.pools import attention_ranks
 from scalemodel.serving.task import Inference
 
 #: A draft model with its format, and that of its cache, and its tensor ranks; or a draft layer.
@@ -32,6 +33,10 @@ MEMORY_COLUMNS = (
 )
 
 
+#: The same of an expert pool, zero where experts lie with attention.
+EXPERT_MEMORY = ("memory_expert_weights_bytes", "memory_expert_activations_bytes")
+
+
 @catalog.kept(256)
 def instance_for(
     model: Model,
@@ -44,15 +49,23 @@ def instance_for(
     constants: _core.Engine | None = None,
     images: _core.RequestMix | None = None,
     drafts: Drafts | None = None,
+    expert_cluster: Cluster | None = None,
 ) -> tuple[_core.Instance, str]:
     """One instance, tabulated, and a note on the kernels that stand in for others.
 
     `constants` take the place of the engine's own; `images` are those of the requests; `drafts`
-    say what proposes tokens.
+    say what proposes tokens; `expert_cluster` holds the experts where `cluster` does not.
     """
     kernels, note = kernels_for(
         cluster, engine, model.shape, precision, kv_precision, images=images is not None
     )
+    pool = None
+    if expert_cluster is not None:
+        own, more = kernels_for(
+            expert_cluster, engine, model.shape, precision, kv_precision, images=False
+        )
+        pool = _core.ExpertPool(expert_cluster.core, own)
+        note = "; ".join(dict.fromkeys(text for text in (note, more) if text))
     built = _core.Instance(
         model.core,
         cluster.core,
@@ -62,6 +75,7 @@ def instance_for(
         imbalance,
         _core.RequestMix() if images is None else images,
         draft_for(model, cluster, engine, drafts),
+        pool,
     )
     return built, note
 
@@ -134,10 +148,12 @@ def instance_of(
     layout: _core.ServingLayout,
     engine: str,
     limits: Mapping[str, int] | None = None,
+    expert_cluster: Cluster | None = None,
 ) -> tuple[_core.Instance, str]:
     """The instance that serves a task, and the note on its kernels.
 
-    `limits` are those of `ENGINE_LIMITS` that take the place of the engine's own.
+    `limits` are those of `ENGINE_LIMITS` that take the place of the engine's own;
+    `expert_cluster` holds the experts where `cluster` does not.
     """
     question = (
         model,
@@ -154,7 +170,7 @@ def instance_of(
     constants = started_engine(engine, task)
     unlimited = constants if task.adapters else None
     if not limits:
-        return instance_for(*question, unlimited, images, drafts)
+        return instance_for(*question, unlimited, images, drafts, expert_cluster)
     given: dict[str, Any] = dict(limits)
     if constants.limits_per_rank:
         # Limits that are given are those of the instance; so is then the one that is not.
@@ -162,7 +178,7 @@ def instance_of(
         constants = constants.replace(**own, limits_per_rank=False)
     if constants.tunes_limits:
         # The limit that is not given stays as the engine would have tuned it.
-        built = instance_for(*question, unlimited, images, drafts)
+        built = instance_for(*question, unlimited, images, drafts, expert_cluster)
         tuned = built[0].capacity(task.input_tokens, task.output_tokens)
         own = {
             "max_batched_tokens": tuned.max_batched_tokens,
@@ -172,7 +188,7 @@ def instance_of(
             return built  # What it tunes by itself, given, is the same engine.
         given = {name: max(1, int(value)) for name, value in own.items()} | given
         given["tunes_limits"] = False
-    return instance_for(*question, constants.replace(**given), images, drafts)
+    return instance_for(*question, constants.replace(**given), images, drafts, expert_cluster)
 
 
 class ServingPlan(ColumnAnswer):
@@ -194,6 +210,7 @@ class ServingPlan(ColumnAnswer):
         asked_rate: float | None = None,
         asked_concurrency: float | None = None,
         engine_limits: Mapping[str, int] | None = None,
+        expert_cluster: Cluster | None = None,
     ) -> None:
         self.model = model
         self.cluster = cluster
@@ -208,6 +225,7 @@ class ServingPlan(ColumnAnswer):
         self.asked_rate = asked_rate
         self.asked_concurrency = asked_concurrency
         self.engine_limits = dict(engine_limits or {})
+        self.expert_cluster = expert_cluster
         self.limits: dict[str, float] = {}
         self.simulated: dict[str, float] = {}
         self.binds = ""
@@ -227,7 +245,7 @@ class ServingPlan(ColumnAnswer):
     def instance_under(self, limits: Mapping[str, int]) -> _core.Instance:
         """One instance of the plan under other limits of its engine."""
         question = (self.model, self.cluster, self.task, self.layout, self.engine)
-        return instance_of(*question, limits)[0]
+        return instance_of(*question, limits, self.expert_cluster)[0]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -243,18 +261,20 @@ class ServingPlan(ColumnAnswer):
         True
         """
         asked = {"requests_per_s": self.asked_rate, "concurrency": self.asked_concurrency}
-        given = {name: value for name, value in asked.items() if value is not None}
+        given: dict[str, Any] = {name: each for name, each in asked.items() if each is not None}
+        if self.expert_cluster is not None:
+            given["expert_cluster"] = self.expert_cluster
         return {"engine": self.engine, "replicas": self.replicas, **given, **self.engine_limits}
 
     def _answer(self) -> dict[str, Any]:
-        names = (*_ANSWER, *MEMORY_COLUMNS, *STEP_COLUMNS)
+        names = (*_ANSWER, *MEMORY_COLUMNS, *EXPERT_MEMORY, *STEP_COLUMNS)
         if self.state is None or self.instance is None:
             return dict.fromkeys(names)
         state, task = self.state, self.task
         capacity = self.instance.capacity(task.input_tokens, task.output_tokens)
         requests = self.replicas * state.requests_per_s
         accelerators = self.replicas * ranks_of(self.layout)
-        price = accelerators * float(self.cluster.core.price_usd_per_s)
+        price = self.replicas * price_usd_per_s(self.layout, self.cluster, self.expert_cluster)
         output = requests * task.output_tokens
         answer = {
             "concurrency": self.replicas * state.concurrency,
@@ -277,11 +297,16 @@ class ServingPlan(ColumnAnswer):
             "step_time_s": state.step_time_s,
             "memory_bytes": sum(getattr(capacity, name) for name in MEMORY_COLUMNS),
         }
-        answer |= {name: getattr(capacity, name) for name in MEMORY_COLUMNS}
-        load = decode_load(
-            self.model, self.cluster, task, self.layout, self.instance, state.concurrency
+        answer |= {name: getattr(capacity, name) for name in (*MEMORY_COLUMNS, *EXPERT_MEMORY)}
+        power_w = self.replicas * instance_power_w(
+            self.model,
+            self.cluster,
+            task,
+            self.layout,
+            self.instance,
+            state.concurrency,
+            self.expert_cluster,
         )
-        power_w = accelerators * accelerator_power_w(self.cluster, load)
         answer |= {"power_w": power_w, "output_tokens_per_j": output / power_w}
         step = self.step()
         return answer | {name: getattr(step, name) for name in STEP_COLUMNS}
@@ -290,9 +315,12 @@ class ServingPlan(ColumnAnswer):
         """A step without prompts at the mean context and the concurrency of one instance."""
         if self.instance is None or self.state is None:
             raise ScaleModelError(f"step: the plan does not run ({self.verdict})")
-        drafted = int(self.state.draft_tokens)
-        mix = self.task.mix.replace(speculative_tokens=drafted, adaptive_drafts=False)
-        return self.instance.decode_step(mix, self.state.concurrency)
+        return self.instance.decode_step(self.step_mix, self.state.concurrency)
+
+    @property
+    def step_mix(self) -> _core.RequestMix:
+        """The requests with the depth of drafts in force, as steps of the engine take them."""
+        return self.task.mix.replace(speculative_tokens=self.draft_tokens, adaptive_drafts=False)
 
     @property
     def draft_tokens(self) -> int:
@@ -353,5 +381,5 @@ _ANSWER = (
 
 
 def ranks_of(layout: _core.ServingLayout) -> int:
-    """Accelerators of one instance."""
-    return int(layout.tp * layout.dp * layout.cp * layout.pp)
+    """Accelerators of one instance, those of an expert pool among them."""
+    return attention_ranks(layout) + int(layout.expert_ranks)

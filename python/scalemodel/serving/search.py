@@ -218,6 +218,10 @@ def plans_for(
     progress: bool | Callable[[int, int], object] | None = None,
 ) -> ServingPlans:
     """The plans of `plan_serving` for a promise."""
+    if any(layout.expert_ranks for layout in layouts or ()):
+        raise ScaleModelError(
+            "layouts: expert_ranks is no part of this search; ask plan_expert_pools"
+        )
     constants = engine_constants(promise.engine)
     steps = [constants.max_batched_tokens] if constants.tunes_limits else most_tokens
     question = Question(

@@ -23,8 +23,8 @@ from scalemodel.serving.plan import (
     draft_for,
     drafts_of,
     instance_of,
-    ranks_of,
 )
+from scalemodel.serving.pools import copies_of, expert_cluster_of, pool_table
 from scalemodel.serving.prompts import simulate_prompts
 from scalemodel.serving.schedule import PromptRequest
 from scalemodel.serving.stream import (
@@ -191,9 +191,39 @@ class Serving(ServingPlan):
             load,
             "experts" if self.model.shape.experts else "dense",
             str(entry.get("architecture", "")) if isinstance(entry, Mapping) else "",
-            self.engine,
+            f"{self.engine} with an expert pool" if self.layout.expert_ranks else self.engine,
         )
         return interval_around(situation, quantity, predicted[quantity])
+
+    def pools(self) -> pd.DataFrame:
+        """What the pools of attention and experts, and the ways between, are busy with in a step.
+
+        Returns
+        -------
+        DataFrame indexed by ``attention, experts, dispatch, combine``
+            ``accelerators`` of one instance (none of a way), ``busy_s`` of a step without prompts,
+            and ``busy_fraction`` of it. The pool with the larger share sets the pace.
+
+        Raises
+        ------
+        ScaleModelError : the plan does not run, or its experts have no pool of their own.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> layout = sm.ServingLayout(dp=8, ep=8, expert_ranks=8, micro_batches=3)
+        >>> task = sm.Inference(input_tokens=2000, output_tokens=500, precision="fp8",
+        ...                     prefilled=True)
+        >>> plan = sm.serve("qwen3_235b_a22b", sm.cluster("dgx_h100", nodes=2), task, layout)
+        >>> bool((plan.pools().busy_fraction <= 1).all())
+        True
+        """
+        if not self.layout.expert_ranks:
+            raise ScaleModelError("pools: experts lie with attention; give expert_ranks from 1")
+        if self.instance is None or self.state is None:
+            raise ScaleModelError(f"pools: the plan does not run ({self.verdict})")
+        load = self.instance.pool_load(self.step_mix, self.state.concurrency)
+        return pool_table(self.layout, load)
 
     def explain(self) -> pd.DataFrame:
         """Where the time of a step without prompts goes: one row per cause, largest first.
@@ -240,6 +270,7 @@ def serve(
     replicas: int | None = None,
     max_batched_tokens: int | None = None,
     max_running_sequences: int | None = None,
+    expert_cluster: str | Path | Mapping[str, Any] | Cluster | None = None,
 ) -> Serving: ...
 @named_arguments
 def serve(
@@ -254,6 +285,7 @@ def serve(
     replicas: int | None = None,
     max_batched_tokens: int | None = None,
     max_running_sequences: int | None = None,
+    expert_cluster: str | Path | Mapping[str, Any] | Cluster | None = None,
 ) -> Serving | BatchServing:
     """What a serving plan delivers in its steady state.
 
@@ -278,6 +310,9 @@ def serve(
     max_batched_tokens, max_running_sequences : int, optional
         Tokens of a step and sequences of an instance at most, as the engine is started with; the
         engine's own limits when left out.
+    expert_cluster : str, path, mapping or Cluster, optional
+        Where the ``expert_ranks`` of the layout lie, that hold the experts alone; on `cluster`
+        beside attention when left out. Its kernels are those of `engine` too.
 
     Returns
     -------
@@ -300,6 +335,16 @@ def serve(
     ('ok', 2, True)
     >>> sm.serve("llama3_70b", "dgx_h100", task.replace(precision="bf16")).verdict
     'out_of_memory'
+
+    Attention and experts on pools of their own, of unlike accelerators (attention-FFN
+    disaggregation: MegaScale-Infer, Step-3), and how busy they are:
+
+    >>> layout = sm.ServingLayout(dp=8, ep=8, expert_ranks=8, micro_batches=3)
+    >>> decode = sm.Inference(input_tokens=600, output_tokens=160, prefilled=True)
+    >>> plan = sm.serve("mixtral_8x22b", "h20_node", decode, layout.replace(tp=8, dp=1, ep=4),
+    ...                 expert_cluster="dgx_h100", concurrency=600)
+    >>> plan.verdict, plan.accelerators, list(plan.pools().index)
+    ('ok', 16, ['attention', 'experts', 'dispatch', 'combine'])
     """
     if not isinstance(task, Inference):
         raise ScaleModelError(f"task={task!r}: must be an Inference")
@@ -312,6 +357,8 @@ def serve(
     if is_composed(model):
         if limits:
             raise ScaleModelError(f"{next(iter(limits))}: models of layer groups have no engine")
+        if expert_cluster is not None:
+            raise ScaleModelError("expert_cluster: models of layer groups have no expert pool")
         return _serve_groups(
             model, cluster, task, layout, engine, replicas, concurrency, requests_per_s
         )
@@ -321,7 +368,8 @@ def serve(
     plan = _core.ServingLayout() if layout is None else layout
     if not isinstance(plan, _core.ServingLayout):
         raise ScaleModelError(f"layout={layout!r}: must be a ServingLayout")
-    copies = max(1, where.accelerators // ranks_of(plan)) if replicas is None else replicas
+    apart = expert_cluster_of(plan, expert_cluster, task)
+    copies = copies_of(plan, where, apart) if replicas is None else replicas
     if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
         raise ScaleModelError(f"replicas={replicas!r}: must be a whole number from 1")
     question = (chosen, where, task, plan, name, copies)
@@ -329,15 +377,20 @@ def serve(
         "asked_rate": requests_per_s,
         "asked_concurrency": concurrency,
         "engine_limits": limits,
+        "expert_cluster": apart,
     }
-    reason = str(_core.check_serving_layout(chosen.core, plan, where.core))
+    reason = str(
+        _core.check_serving_layout(
+            chosen.core, plan, where.core, None if apart is None else apart.core
+        )
+    )
     if reason == "ok":
         reason = _check_drafts(chosen, where, task, plan, name)
-    if reason == "ok" and copies * ranks_of(plan) > where.accelerators:
+    if reason == "ok" and copies > copies_of(plan, where, apart):
         reason = "mesh"
     if reason != "ok":
         return Serving(*question, f"illegal:{reason}", **asked)
-    instance, note = instance_of(chosen, where, task, plan, name, limits)
+    instance, note = instance_of(chosen, where, task, plan, name, limits, apart)
     capacity = instance.capacity(task.input_tokens, task.output_tokens)
     if capacity.max_running_sequences < 1:
         return Serving(*question, "out_of_memory", note=note, **asked)

@@ -16,7 +16,7 @@ import scalemodel._core as _core
 from scalemodel._core import CacheTier, RouterPolicy
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import replacing
-from scalemodel.serving.energy import accelerator_power_w, decode_load
+from scalemodel.serving.energy import instance_power_w
 from scalemodel.serving.fleet_parts import FleetPart, optional_column
 from scalemodel.serving.limits import METRICS
 from scalemodel.serving.plan import ranks_of
@@ -274,10 +274,15 @@ class ServedFleet(ServedStream):
         own = [part.stream for part in self.part_totals if int(part.kind) == kind]
         busy = sum(stream.busy_s for stream in own)
         running = sum(stream.running_s for stream in own) / busy if busy else 0.0
-        load = decode_load(
-            plan.model, plan.cluster, plan.task, plan.layout, kept.instance, max(1.0, running)
+        return instance_power_w(
+            plan.model,
+            plan.cluster,
+            plan.task,
+            plan.layout,
+            kept.instance,
+            max(1.0, running),
+            plan.expert_cluster,
         )
-        return ranks_of(plan.layout) * accelerator_power_w(plan.cluster, load)
 
     @property
     def scaling(self) -> pd.DataFrame:

@@ -270,7 +270,7 @@ class _Pools:
     task: Inference
     engine: str
     layouts: tuple[_core.ServingLayout, _core.ServingLayout]
-    limits: tuple[dict[str, int], dict[str, int]]
+    limits: tuple[dict[str, Any], dict[str, Any]]
 
     def shortage(self, copies: tuple[int, int]) -> str:
         """What the pools need beyond their clusters, or an empty text."""

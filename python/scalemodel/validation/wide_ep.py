@@ -347,7 +347,7 @@ class Deployments:
         SkippedRowError : it cannot run.
         """
         layout = asked.layout
-        limits: dict[str, int] = {}
+        limits: dict[str, Any] = {}
         if asked.phase != "prefill":
             limits["max_running_sequences"] = asked.sequences * layout.dp
         if asked.phase != "decode":

@@ -41,6 +41,12 @@ def family_of(engine: str) -> str:
 
 def start_of(instance: Instance) -> Start:
     """How an instance is started."""
+    experts = instance.plan.layout.expert_ranks
+    if experts:
+        raise ScaleModelError(
+            f"expert_ranks={experts}: no release of an engine has a command that starts experts "
+            "on a pool of their own"
+        )
     start: Callable[[Instance], Start] = ENGINES[family_of(instance.plan.engine)].start
     return start(instance)
 
