@@ -70,6 +70,10 @@ _DEFAULTS: Final[Mapping[str, object]] = {
 }
 
 
+#: Where the language model of a larger one is described.
+_TEXT_SECTIONS: Final = ("text_config", "llm_config", "language_config")
+
+
 def architecture_from_config(
     config: Mapping[str, object], *, approximate: bool = False
 ) -> tuple[Architecture, list[str]]:
@@ -107,15 +111,19 @@ def architecture_from_config(
     ['hidden_layers']
     """
     outer = Config(config)
-    outer.value("vision_config")
     model_type = outer.text("model_type")
-    unknown: list[str] = []
-    if model_type in WRAPPERS or outer.value("text_config")[1] is not None:
-        inner = outer.section("text_config", inherit=("tie_word_embeddings",))
+    whole, unknown = outer, []
+    thinker = outer.section("thinker_config", optional=True)
+    if thinker.raw:  # a model that also speaks: its language model stands a table deeper
+        outer = thinker
+    outer.value("vision_config"), outer.value("downsample_ratio")
+    section = next((key for key in _TEXT_SECTIONS if outer.value(key)[1] is not None), "")
+    if model_type in WRAPPERS or section:
+        inner = outer.section(section or "text_config", inherit=("tie_word_embeddings",))
     else:
         inner = outer
     text_type = inner.text("model_type", default="") if inner is not outer else model_type
-    known = family_of(WRAPPERS.get(model_type, model_type), text_type)
+    known = family_of(text_type, WRAPPERS.get(model_type, model_type))
     source = f"Hugging Face config.json, {model_type}"
     if known is None:
         if not approximate:
@@ -139,9 +147,8 @@ def architecture_from_config(
     complete_heads(architecture)
     check_experts(architecture)
 
-    unknown += outer.unknown()
-    if inner is not outer:
-        unknown += inner.unknown()
+    for table in {id(table): table for table in (whole, outer, inner)}.values():
+        unknown += table.unknown()
     kept = {k: v for k, v in architecture.items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
     return kept, sorted(set(unknown))
 

@@ -112,12 +112,6 @@ _SHAPE_OF_GEMMA3: Final = {
 _LLAMA: Final = Family(
     _fixed("rope", "rmsnorm", gated=True), _SHAPE, (_tied(False), _ATTENTION_BIAS, _MLP_BIAS)
 )
-_DEEPSEEK_V3: Final = Family(
-    _fixed("rope", "rmsnorm", gated=True, router_bias=True),
-    _SHAPE_OF_DEEPSEEK,
-    (_tied(False),),
-    (steps.latent_attention,),
-)
 _FALCON: Final = Family(
     _fixed("rope", "layernorm", gated=False),
     _SHAPE_OF_FALCON,
@@ -149,7 +143,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
         (_tied(False),),
         (steps.latent_attention,),
     ),
-    "deepseek_v3": _DEEPSEEK_V3,
     "falcon": _FALCON,
     "gemma": Family(
         _fixed("rope", "rmsnorm", gated=True),
@@ -167,22 +160,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
         _SHAPE_OF_GEMMA3,
         (_tied(True), _ATTENTION_BIAS),
         (steps.sliding_window(every=6),),
-    ),
-    "glm4_moe": Family(
-        _fixed("rope", "rmsnorm", gated=True, router_bias=True),
-        {
-            **_SHAPE,
-            **_DEEPSEEK_EXPERTS,
-            "head_dim": count_at("head_dim", default=128),
-            "experts": count_at("n_routed_experts"),
-            "experts_per_token": count_at("num_experts_per_tok"),
-            "expert_ffn": count_at("moe_intermediate_size"),
-        },
-        (
-            _tied(False),
-            (("qkv_bias",), "attention_bias", False),
-            (("qk_norm",), "use_qk_norm", False),
-        ),
     ),
     "gpt2": Family(
         _fixed("learned", "layernorm", gated=False) | _ALL_BIASES,
@@ -237,7 +214,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
         (_tied(True),),
         (steps.expert_width_is_ffn,),
     ),
-    "kimi_k2": _DEEPSEEK_V3,
     "llama": _LLAMA,
     "llama4_text": Family(
         _fixed("rope", "rmsnorm", gated=True, shared_experts=1),

@@ -12,6 +12,10 @@ from typing import Final
 from scalemodel.resolve.hugging_face.mixers import recurrence_of
 from scalemodel.resolve.hugging_face.patterns import feed_forwards_of, halves, mixers_of
 from scalemodel.resolve.hugging_face.reading import (
+    EXPERT_WIDTH,
+    EXPERTS,
+    SHARED,
+    TOPK,
     Config,
     count_at,
     layers_at,
@@ -20,41 +24,19 @@ from scalemodel.resolve.hugging_face.reading import (
 )
 from scalemodel.resolve.hugging_face.steps import Architecture, latent_attention
 
-_EXPERTS = (
-    "n_routed_experts",
-    "num_local_experts",
-    "num_experts",
-    "moe_num_experts",
-    "num_routed_experts",
-)
-_TOPK = (
-    "num_experts_per_tok",
-    "num_experts_per_token",
-    "experts_per_token",
-    "top_k_experts",
-    "moe_topk",
-    "moe_top_k",
-    "moe_k",
-)
-_EXPERT_WIDTH = (
-    "moe_intermediate_size",
-    "expert_ffn_hidden_size",
-    "moe_ffn_hidden_size",
-    "intermediate_size",
-)
-_SHARED = (
-    "n_shared_experts",
-    "num_shared_experts",
-    "num_shared_expert",
-    "moe_num_shared_experts",
-)
 _SHARED_WIDTH = (
     "shared_expert_intermediate_size",
     "moe_shared_expert_intermediate_size",
     "shared_intermediate_size",
     "share_expert_dim",
 )
-_FFN = ("dense_intermediate_size", "ffn_hidden_size", "intermediate_size", "intermediate_size_mlp")
+_FFN = (
+    "dense_intermediate_size",
+    "ffn_hidden_size",
+    "intermediate_size",
+    "intermediate_size_mlp",
+    "block_ff_dim",
+)
 _MTP = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
 #: Activations between two matrices; all others gate one with another.
 _UNGATED = ("relu2", "xielu", "relu", "relu_squared")
@@ -85,7 +67,7 @@ def _stream(config: Config, architecture: Architecture) -> None:
     if layers is None:
         config.count(layers_at("num_hidden_layers"))  # refuses: the key is missing
     architecture["layers"] = layers
-    architecture["hidden"] = config.count(count_at("hidden_size", "d_model", "n_embd"))
+    architecture["hidden"] = config.count(count_at("hidden_size", "d_model", "n_embd", "block_dim"))
     architecture.setdefault("vocab", None)
     architecture["vocab"] = config.count(rows_at("vocab_size"))
     for key in ("hidden_act", "mlp_hidden_act", "activation", "hidden_activation"):
@@ -94,7 +76,13 @@ def _stream(config: Config, architecture: Architecture) -> None:
 
 
 #: Position encodings of decoders by what files call them.
-_POSITIONS: Final = {"rope": "rope", "rotary": "rope", "nope": "none", "none": "none"}
+_POSITIONS: Final = {
+    "rope": "rope",
+    "rope_gptj": "rope",
+    "rotary": "rope",
+    "nope": "none",
+    "none": "none",
+}
 
 
 def _attention(config: Config, architecture: Architecture) -> list[str]:
@@ -150,10 +138,13 @@ def _experts(config: Config, architecture: Architecture) -> None:
     ffn = _number(config, *_FFN)
     if ffn:
         architecture["ffn"] = ffn
-    experts = _number(config, *_EXPERTS)
-    topk = _number(config, *_TOPK)
-    width, shared_width = _number(config, *_EXPERT_WIDTH), _number(config, *_SHARED_WIDTH)
-    shared = _number(config, *_SHARED, default=1 if shared_width else 0)
+    experts = _number(config, *EXPERTS)
+    topk = _number(config, *TOPK)
+    width, shared_width = (
+        _number(config, *EXPERT_WIDTH, "intermediate_size"),
+        _number(config, *_SHARED_WIDTH),
+    )
+    shared = _number(config, *SHARED, default=1 if shared_width else 0)
     latent = config.number("moe_latent_size", "routed_expert_hidden_size", default=0)
     zero = config.number("zero_expert_num", "num_zero_experts", default=0)
     pattern = architecture.get("feed_forwards") or feed_forwards_of(config, layers)
@@ -162,6 +153,9 @@ def _experts(config: Config, architecture: Architecture) -> None:
         return
     if experts <= 1:
         return
+    if architecture.get("kv_lora_rank") and not _number(config, *EXPERT_WIDTH):
+        # Families with latent attention have dense layers of another width.
+        raise malformed("moe_intermediate_size", None, "a whole number above 0")
     architecture |= {
         "experts": experts,
         "experts_per_token": topk or 1,
@@ -223,6 +217,17 @@ def _window(config: Config, architecture: Architecture) -> None:
         value = config.count(count_at(*names, default=None))
         if value is not None:
             architecture[key] = value
+    other = config.section("attention_other_setting", optional=True)
+    if other.raw:  # Step: a table of its own for the layers with a window
+        other.value("attention_type"), other.value("true_head_dim")
+        for key, name in {
+            "window_heads": "num_attention_heads",
+            "window_kv_heads": "num_attention_groups",
+            "window_head_dim": "head_dim",
+        }.items():
+            value = other.count(count_at(name, default=None))
+            if value is not None:
+                architecture[key] = value
     full = {
         "kv_heads": config.count(count_at("num_global_key_value_heads", default=None)),
         "head_dim": config.count(count_at("global_head_dim", default=None)),

@@ -82,10 +82,8 @@ def _state_space(config: Config, architecture: Architecture) -> bool:
         "scan_key_dim": state,
         "conv_width": config.number("conv_kernel", "mamba_d_conv", "d_conv", default=4, minimum=1),
         "conv_bias": config.flag("use_conv_bias", True) and config.flag("mamba_conv_bias", True),
-        "scan_bias": config.flag("mamba_proj_bias", False),
+        "scan_bias": config.flag("mamba_proj_bias", False) or config.flag("use_bias", False),
     }
-    if alone:
-        architecture["scan_bias"] = config.flag("use_bias", False)
     if heads is None:
         rank = config.value("mamba_dt_rank", "time_step_rank", "dt_rank")[1]
         whole = isinstance(rank, int) and not isinstance(rank, bool)

@@ -40,6 +40,9 @@ _MIXERS: Final[Mapping[str, str]] = {
     "deepseek_sparse_attention": "I",
     "minimax_m3_sparse": "I",
 }
+#: Layers from one full attention to the next beside gated delta rules, where a file leaves it out
+#: (transformers, Qwen3NextConfig and Qwen3_5TextConfig).
+_DELTA_INTERVAL: Final = 4
 _FEED_FORWARDS: Final[Mapping[str, str]] = {"dense": "D", "sparse": "E", "moe": "E", "mlp": "D"}
 #: One letter of a pattern whose layers hold a mixer or a feed-forward block alone.
 _HALVES: Final[Mapping[str, tuple[str, str]]] = {
@@ -80,6 +83,17 @@ def _indices(name: str, listed: Sequence[object]) -> frozenset[int]:
     if any(isinstance(i, bool) or not isinstance(i, int) or i < 0 for i in listed):
         raise malformed(name, listed, "a list of layers")
     return frozenset(int(i) for i in listed if isinstance(i, int))
+
+
+def _numbers(config: Config, name: str) -> Sequence[object] | None:
+    """A list of numbers, which some files write as a text with commas."""
+    path, value = config.value(name)
+    if not isinstance(value, str):
+        return config.items(name)
+    parts = value.replace(" ", "").split(",")
+    if not all(part.isdecimal() and len(part) < 6 for part in parts):
+        raise malformed(path, value, "a list of layers")
+    return [int(part) for part in parts]
 
 
 def halves(config: Config, layers: int) -> tuple[str, str] | None:
@@ -125,10 +139,17 @@ def _recurrent(config: Config, layers: int) -> str | None:
     if period:
         offset = config.number("attn_layer_offset", default=0)
         return _where(layers, lambda layer: layer % period == offset, "F", "R")
-    listed = config.items("attn_layer_indices")
+    of = "attn_layer_indices" if config.items("attn_layer_indices") else "full_attn_idxs"
+    listed = config.items(of)
     if listed is not None:
-        attending = _indices("attn_layer_indices", listed)
-        return _where(layers, lambda layer: layer in attending, "F", "R")
+        some = _indices(of, listed)
+        return _where(layers, lambda layer: layer in some, "F", "R")
+    size = config.count(count_at("layer_group_size", default=None))
+    if size:  # the last layer of a group attends, and so do those behind the last whole group
+        grouped = layers - layers % size
+        return _where(layers, lambda i: (i + 1) % size == 0 or i >= grouped, "F", "R")
+    if config.value("linear_num_value_heads")[1] is not None:
+        return _where(layers, lambda layer: (layer + 1) % _DELTA_INTERVAL == 0, "F", "R")
     listed = config.items("attn_type_list")
     if listed is not None:
         return _zeros_and_ones("attn_type_list", listed, "R", "F", layers)
@@ -207,6 +228,8 @@ def feed_forwards_of(config: Config, layers: int) -> str:
         minimum=1,
     )
     first = config.number("first_k_dense_replace", "num_dense_layers", default=0)
+    if first > layers:
+        raise malformed("leading dense layers", first, f"0 to the number of layers, {layers}")
     start = config.number("moe_layer_start_index", default=first)
     end = config.number("moe_layer_end_index", default=layers - 1, minimum=-1)
     end = layers - 1 if end < 0 else end
@@ -214,7 +237,7 @@ def feed_forwards_of(config: Config, layers: int) -> str:
     offset = config.number("expert_layer_offset", default=1)
     listed = config.items("mlp_only_layers") or ()
     dense = _indices("mlp_only_layers", listed)
-    numbers = config.items("moe_layers") or config.items("moe_layers_enum")
+    numbers = config.items("moe_layers") or _numbers(config, "moe_layers_enum")
     chosen = None if numbers is None else _indices("moe_layers", numbers)
 
     def routed(layer: int) -> bool:

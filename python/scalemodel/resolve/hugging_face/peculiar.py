@@ -25,6 +25,37 @@ def query_bias(config: Config, architecture: Architecture) -> None:
     architecture["mlp_bias"] = config.flag("mlp_bias", False)
 
 
+def query_bias_where_said(config: Config, architecture: Architecture) -> None:
+    """A bias on queries, keys and values alone, where the file asks for one."""
+    architecture["qkv_bias"] = config.flag("attention_bias", False)
+
+
+def glm4_moe(config: Config, architecture: Architecture) -> None:
+    """Norms of queries and keys where the file asks for them, heads of 128 unless it says else."""
+    query_bias_where_said(config, architecture)
+    architecture["qk_norm"] = config.flag("use_qk_norm", False)
+    if config.value("head_dim")[1] is None:
+        architecture["head_dim"] = 128
+    architecture.pop("v_head_dim", None)  # as wide as the others
+
+
+def bailing(config: Config, architecture: Architecture) -> None:
+    """Ling and Ring: a switch for all biases of attention, and one for queries, keys and values."""
+    biased = config.flag("use_bias", False)
+    architecture["qkv_bias"] = config.flag("use_qkv_bias", False) or biased
+    architecture["out_bias"] = biased
+
+
+def head_bias(config: Config, architecture: Architecture) -> None:
+    """PhiMoE: a switch for the bias of the head."""
+    architecture["head_bias"] = config.flag("lm_head_bias", False)
+
+
+def fixed_norms(config: Config, architecture: Architecture) -> None:
+    """Apertus: what its file says of norms is what its code has."""
+    config.flag("qk_norm", True), config.flag("post_norm", False)
+
+
 def falcon_h1(config: Config, architecture: Architecture) -> None:
     """The norm inside the mixer is off unless switched on."""
     architecture["scan_norm"] = config.flag("mamba_rms_norm", False)
@@ -32,6 +63,10 @@ def falcon_h1(config: Config, architecture: Architecture) -> None:
 
 def adjusted_width(config: Config, architecture: Architecture) -> None:
     """Two thirds of the stated width, rounded up to whole blocks, where the file says so."""
+    if config.value("tie_word_embeddings")[1] is None:
+        architecture["tied_embeddings"] = config.flag("tie_embedding", True)
+    # Said once more for the convolution, whose width is that of the stream.
+    config.value("block_dim", "num_heads", "conv_dim_out"), config.flag("block_use_swiglu", True)
     block = config.number("block_multiple_of", default=256, minimum=1)
     name, factor = config.value("block_ffn_dim_multiplier")
     if config.flag("block_auto_adjust_ff_dim", True):

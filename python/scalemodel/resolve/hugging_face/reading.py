@@ -11,6 +11,31 @@ from typing import Final
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import plain
 
+#: Routed experts, those of a token, shared ones, and the width of one.
+EXPERTS: Final = (
+    "n_routed_experts",
+    "num_local_experts",
+    "num_experts",
+    "moe_num_experts",
+    "num_routed_experts",
+)
+TOPK: Final = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "experts_per_token",
+    "top_k_experts",
+    "moe_topk",
+    "moe_top_k",
+    "moe_k",
+)
+SHARED: Final = (
+    "n_shared_experts",
+    "num_shared_experts",
+    "num_shared_expert",
+    "moe_num_shared_experts",
+)
+EXPERT_WIDTH: Final = ("moe_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_hidden_size")
+
 _REQUIRED: Final = -1
 LARGEST: Final = 10_000_000
 _LARGEST_ROWS: Final = 100_000_000
@@ -32,67 +57,82 @@ _COSTLESS: Final = frozenset({
     "boi_token_id", "boi_token_index", "bos_token_id", "cache_implementation",
     "chunk_size_feed_forward", "classifier_dropout", "clip_qkv", "compress_rope_theta",
     "conv_use_xavier_init", "cross_attention_hidden_size", "decoder_start_token_id",
-    "diversity_penalty", "do_layer_norm_before", "do_sample", "dropout", "dtype", "early_stopping",
-    "emb_pdrop", "emb_scale", "embd_pdrop", "embedding_dropout", "embedding_fraction",
-    "embedding_multiplier", "embedding_multiplier_scale", "encoder_no_repeat_ngram_size",
-    "eoi_token_id", "eoi_token_index", "eos_token_id", "ep_size", "expert_dtype",
-    "exponential_decay_length_penalty", "ffn_act_fn", "final_logit_softcapping", "finetuning_task",
-    "floor_scale", "for_llm_compression", "forced_bos_token_id", "forced_eos_token_id",
-    "full_attn_alpha_factor", "full_attn_beta_factor", "fused_cross_entropy",
-    "gradient_checkpointing", "hc_eps", "hc_sinkhorn_iters", "hidden_act", "hidden_activation",
-    "hidden_dropout", "hidden_dropout_prob", "id2label", "image_grid_pinpoints",
-    "image_seq_length", "image_token_id", "image_token_index", "img_token_compression_config",
+    "diversity_penalty", "do_layer_norm_before", "do_sample", "dropout", "dtype",
+    "dynamic_image_size", "early_stopping", "emb_pdrop", "emb_scale", "embd_pdrop",
+    "embedding_dropout", "embedding_fraction", "embedding_multiplier", "embedding_multiplier_scale",
+    "encoder_no_repeat_ngram_size", "eoi_token_id", "eoi_token_index", "eos_token_id", "ep_size",
+    "expert_dtype", "exponential_decay_length_penalty", "ffn_act_fn", "final_logit_softcapping",
+    "finetuning_task", "floor_scale", "for_llm_compression", "force_image_size",
+    "forced_bos_token_id", "forced_eos_token_id", "full_attn_alpha_factor", "full_attn_beta_factor",
+    "fused_cross_entropy", "gradient_checkpointing", "group_norm_size", "hc_eps",
+    "hc_sinkhorn_iters", "hidden_act", "hidden_activation", "hidden_dropout", "hidden_dropout_prob",
+    "id2label", "ignore_index", "image_fold", "image_grid_pinpoints", "image_seq_length",
+    "image_token_id", "image_token_index", "img_token_compression_config",
     "indexer_rope_interleave", "inference_runner", "init_config", "init_device", "init_std",
     "initial_context_length", "initializer_range", "is_decoder", "is_encoder_decoder",
     "key_multiplier", "label2id", "latent_moe_use_norm", "layer_norm_eps", "layer_norm_epsilon",
-    "layer_norm_rms_epsilon", "layerdrop", "layernorm_epsilon", "layernorm_full_attention_alpha",
-    "layernorm_full_attention_beta", "layernorm_linear_attention_alpha",
-    "layernorm_linear_attention_beta", "layernorm_mlp_alpha", "layernorm_mlp_beta",
-    "length_penalty", "linear_attn_alpha_factor", "linear_attn_beta_factor", "lm_head_multiplier",
-    "local_rope_theta", "logit_scale", "logit_softcapping", "logits_scaling", "mamba_dt_min",
-    "mamba_hidden_act", "mamba_norm_before_gate", "mamba_ssm_cache_dtype", "mamba_ssm_dtype",
-    "mamba_use_mlp", "masked_softmax_fusion", "max_attn_value", "max_batch_size", "max_length",
-    "max_position_embeddings", "max_seq_len", "max_sequence_length", "min_length", "mla_use_nope",
-    "mlp_alpha_factor", "mlp_beta_factor", "mlp_multipliers", "mm_tokens_per_image",
-    "model_max_length", "model_type", "moe_capacity", "moe_gate", "moe_jitter_eps",
-    "moe_loss_weight", "moe_norm_min", "moe_normalize_expert_weights", "moe_renormalize",
-    "moe_router_activation_func", "moe_router_dtype", "moe_router_enable_expert_bias",
-    "moe_router_topk_scaling_factor", "moe_shared_expert_overlap", "moe_use_aux_free",
-    "moe_use_aux_free_bias", "mtp_layers_block_type", "multimodal_projector_bias", "n_ctx",
-    "n_group", "n_positions", "no_repeat_ngram_size", "norm_eps", "norm_epsilon", "norm_head",
-    "norm_topk_prob", "num_beam_groups", "num_beams", "num_expert_group", "num_hash_layers",
-    "num_labels", "num_logits_to_keep", "num_return_sequences", "num_reward_heads", "offset_alibi",
-    "original_max_position_embeddings", "output_attentions", "output_hidden_states",
-    "output_multiplier_scale", "output_past", "output_router_logits", "output_scores",
-    "pad_token_id", "partial_rotary_factor", "position_embedding_type", "postnorm",
-    "pre_allocate_kv_cache", "prefix", "prefix_lm", "pretraining_tp", "problem_type",
-    "process_image_mode", "projector_hidden_act", "projector_hidden_size", "qk_norm_type",
-    "query_pre_attn_scalar", "remove_invalid_values", "reorder_and_upcast_attn",
-    "repetition_penalty", "rescale_prenorm_residual", "resid_pdrop", "residual_in_fp32",
-    "residual_multiplier", "return_dict", "return_dict_in_generate", "rms_norm_eps",
-    "rope_dail_config", "rope_hf_config", "rope_impl", "rope_interleave", "rope_local_base_freq",
-    "rope_parameters", "rope_pct", "rope_percent", "rope_scaling", "rope_theta", "rotary",
-    "rotary_dim", "rotary_emb_base", "rotary_pct", "route_norm", "route_scale",
-    "routed_scaling_factor", "router_aux_loss_coef", "router_bias_update_rate", "router_dtype",
-    "router_jitter_noise", "router_scaling_factor", "runner_max_seq_len",
-    "runner_max_sequence_length", "scale_attention_softmax_in_fp32",
-    "scale_attn_by_inverse_layer_idx", "scale_attn_weights", "score_func", "scoring_func",
-    "sep_token_id", "seq_aux", "seq_length", "skip_bias_add", "skip_bias_add_qkv",
-    "slow_but_exact", "softmax_scale", "spatial_merge_size", "ssm_dtype", "ssm_in_multiplier",
-    "ssm_multipliers", "ssm_out_multiplier", "summary_activation", "summary_first_dropout",
-    "summary_proj_to_labels", "summary_type", "summary_use_proj", "suppress_tokens",
-    "swa_rope_theta", "swiglu_alpha", "task_specific_params", "temperature",
-    "tf_legacy_loss", "theta", "time_step_floor", "time_step_limit", "time_step_max",
+    "layer_norm_rms_epsilon", "layer_switch", "layerdrop", "layernorm_epsilon",
+    "layernorm_full_attention_alpha", "layernorm_full_attention_beta",
+    "layernorm_linear_attention_alpha", "layernorm_linear_attention_beta", "layernorm_mlp_alpha",
+    "layernorm_mlp_beta", "length_penalty", "linear_attn_alpha_factor", "linear_attn_beta_factor",
+    "linear_silu", "lm_head_multiplier", "local_rope_theta", "logit_scale", "logit_softcapping",
+    "logits_scaling", "mamba_dt_min", "mamba_hidden_act", "mamba_norm_before_gate",
+    "mamba_ssm_cache_dtype", "mamba_ssm_dtype", "mamba_use_mlp", "masked_softmax_fusion",
+    "max_attn_value", "max_batch_size", "max_dynamic_patch", "max_length",
+    "max_position_embeddings", "max_seq_len", "max_sequence_length", "media_placeholder_token_id",
+    "min_dynamic_patch", "min_length", "mla_use_nope", "mlp_alpha_factor", "mlp_beta_factor",
+    "mlp_multipliers", "mm_tokens_per_image", "model_max_length", "model_type", "moe_capacity",
+    "moe_gate", "moe_jitter_eps", "moe_loss_weight", "moe_norm_min", "moe_normalize_expert_weights",
+    "moe_renormalize", "moe_router_activation_func", "moe_router_dtype",
+    "moe_router_enable_expert_bias", "moe_router_topk_scaling_factor", "moe_shared_expert_overlap",
+    "moe_use_aux_free", "moe_use_aux_free_bias", "mtp_layers_block_type", "mtp_transformer_layers",
+    "multimodal_projector_bias", "n_ctx", "n_group", "n_positions", "no_repeat_ngram_size",
+    "norm_before_gate", "norm_eps", "norm_epsilon", "norm_head", "norm_topk_prob",
+    "num_beam_groups", "num_beams", "num_expert_group", "num_hash_layers", "num_labels",
+    "num_logits_to_keep", "num_return_sequences", "num_reward_heads", "offset_alibi",
+    "order_of_interleaved_layers", "original_max_position_embeddings", "output_attentions",
+    "output_hidden_states", "output_multiplier_scale", "output_past", "output_router_logits",
+    "output_scores", "pad2square", "pad_token_id", "partial_rotary_factor",
+    "position_embedding_type", "postnorm", "pre_allocate_kv_cache", "prefix", "prefix_lm",
+    "pretraining_tp", "problem_type", "process_image_mode", "projector_hidden_act",
+    "projector_hidden_size", "ps_version", "qk_norm_type", "query_pre_attn_scalar",
+    "remove_invalid_values", "reorder_and_upcast_attn", "repetition_penalty",
+    "rescale_prenorm_residual", "resid_pdrop", "residual_in_fp32", "residual_multiplier",
+    "return_dict", "return_dict_in_generate", "rms_norm_eps", "rope_dail_config", "rope_hf_config",
+    "rope_impl", "rope_interleave", "rope_local_base_freq", "rope_parameters", "rope_pct",
+    "rope_percent", "rope_scaling", "rope_theta", "rotary", "rotary_dim", "rotary_emb_base",
+    "rotary_pct", "route_norm", "route_scale", "routed_scaling_factor", "router_aux_loss_coef",
+    "router_bias_update_rate", "router_dtype", "router_jitter_noise", "router_scaling_factor",
+    "runner_max_seq_len", "runner_max_sequence_length", "scale_attention_softmax_in_fp32",
+    "scale_attn_by_inverse_layer_idx", "scale_attn_weights", "score_func", "score_function",
+    "scoring_func", "select_layer", "sep_token_id", "seq_aux", "seq_length", "skip_bias_add",
+    "skip_bias_add_qkv", "slow_but_exact", "softmax_scale", "spatial_merge_size", "ssm_dtype",
+    "ssm_in_multiplier", "ssm_multipliers", "ssm_out_multiplier", "summary_activation",
+    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    "suppress_tokens", "swa_rope_theta", "swiglu_alpha", "task_specific_params", "temperature",
+    "template", "tf_legacy_loss", "theta", "time_step_floor", "time_step_limit", "time_step_max",
     "time_step_min", "time_step_rank", "tokenizer_class", "tokenizer_name", "top_k", "top_p",
     "topk_group", "topk_method", "torch_dtype", "torchscript", "transformers_version", "typical_p",
-    "uniform_expert_assignment", "unk_token_id", "use_bfloat16", "use_bidirectional_attention",
-    "use_cache", "use_cache_quantization", "use_gemma_norm", "use_grouped_topk",
-    "use_mamba_kernels", "use_mrope", "use_return_dict", "use_routing_bias",
-    "validate_runner_input", "verbose", "video_token_id", "vision_end_token_id",
-    "vision_feature_layer", "vision_feature_select_strategy", "vision_soft_tokens_per_image",
-    "vision_start_token_id", "vision_token_id", "z_loss_coefficient",
-    "zero_expert_type",
+    "uniform_expert_assignment", "unk_token_id", "use_backbone_lora", "use_bfloat16",
+    "use_bidirectional_attention", "use_cache", "use_cache_quantization", "use_gemma_norm",
+    "use_grouped_topk", "use_llm_lora", "use_mamba_kernels", "use_mrope", "use_mtp",
+    "use_return_dict", "use_routing_bias", "use_thumbnail", "validate_runner_input", "verbose",
+    "video_token_id", "vision_end_token_id", "vision_feature_layer",
+    "vision_feature_select_strategy", "vision_soft_tokens_per_image", "vision_start_token_id",
+    "vision_token_id", "z_loss_coefficient", "zero_expert_type",
 })  # fmt: skip
+
+
+#: Keys that say the same, of which families have one or the other.
+_SPELLINGS: Final = (
+    ("num_hidden_layers", "num_layers", "n_layer", "n_layers"),
+    ("num_key_value_heads", "num_attention_groups"),
+    EXPERTS,
+    TOPK,
+    SHARED,
+    EXPERT_WIDTH,
+)
+_SAME: Final = {name: group for group in _SPELLINGS for name in group}
 
 
 @dataclass(frozen=True)
@@ -153,6 +193,11 @@ class Config:
                 value = self._inherited.get(name)
             if value is not None and found is None:
                 found = (self._path + name, value)
+        if found is None:
+            for name in _SAME.get(names[0], ()):
+                if self._raw.get(name) is not None:
+                    self._used.add(name)
+                    return self._path + name, self._raw[name]
         return found or (self._path + names[0], None)
 
     def count(self, spec: Count) -> int | None:

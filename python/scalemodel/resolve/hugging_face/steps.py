@@ -279,7 +279,9 @@ def latent_attention(config: Config, architecture: Architecture) -> list[str]:
     unknown = []
     if config.flag("attention_bias", False):
         unknown.append("attention_bias")
-    if config.number("moe_layer_freq", default=1, minimum=1) != 1:
+    frequency = config.value("moe_layer_freq")[1]
+    listed = isinstance(frequency, (list, tuple))  # read with the pattern of the layers
+    if not listed and config.number("moe_layer_freq", default=1, minimum=1) != 1:
         unknown.append("moe_layer_freq")
     if not architecture.get("experts"):
         for name in ("experts_per_token", "shared_experts", "expert_ffn", "first_dense_layers"):

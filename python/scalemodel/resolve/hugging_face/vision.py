@@ -93,6 +93,10 @@ def _qwen3(tower: Config, outer: Config) -> Vision:
 def _siglip(tower: Config, outer: Config) -> Vision:
     """transformers: models/siglip behind models/gemma3: square images, a number of tokens each."""
     read = _common(tower, layers="num_hidden_layers", heads="num_attention_heads")
+    if not tower.raw.get("vision_use_head"):
+        # The attention pooling of SigLIP, 3.6 % of it, is no part of released towers; one whose
+        # file asks for it is told that it is left out.
+        tower.value("vision_use_head")
     patch = read["patch"]
     assert isinstance(patch, int)
     side = tower.number("image_size", default=896, minimum=1) // patch
@@ -187,6 +191,103 @@ def _minimax_m3(tower: Config, outer: Config) -> Vision:
     )
 
 
+def _moon(tower: Config, outer: Config) -> Vision:
+    """MoonViT of Kimi-VL and Kimi-K2.5 (their modeling_kimi_vl.py).
+
+    The merger of Kimi-K3, ``patchmergerv2``, is read as that of Kimi-K2.5.
+    """
+    hidden = tower.count(count_at("hidden_size", "vt_hidden_size"))
+    heads = tower.count(count_at("num_attention_heads", "vt_num_attention_heads"))
+    assert hidden is not None
+    assert heads is not None
+    width = tower.number("qkv_hidden_size", default=hidden, minimum=1)
+    if width % heads:
+        raise malformed("qkv_hidden_size", width, f"a multiple of {heads} heads")
+    tower.value("mm_hidden_size"), tower.value("text_hidden_size")
+    sides = tower.items("merge_kernel_size") or (2, 2)
+    merge = sides[0]
+    if (
+        any(side != merge for side in sides)
+        or isinstance(merge, bool)
+        or not isinstance(merge, int)
+    ):
+        raise malformed("merge_kernel_size", sides, "twice the same whole number")
+    biased = tower.flag("linear_bias", True)
+    norm = tower.text("norm_type", "layernorm")
+    return {
+        "layers": tower.count(layers_at("num_hidden_layers", "vt_num_hidden_layers")),
+        "heads": heads,
+        "head_dim": width // heads,
+        "hidden": hidden,
+        "ffn": tower.count(count_at("intermediate_size", "vt_intermediate_size")),
+        "patch": tower.count(count_at(*_SIDE)),
+        "channels": 3,
+        "norm": "rmsnorm" if norm == "rmsnorm" else "layernorm",
+        "qkv_bias": tower.flag("attn_bias", True),
+        "out_bias": tower.flag("attn_bias", True),
+        "mlp_bias": biased,
+        "patch_bias": tower.flag("patch_embed_proj_bias", True),
+        "rotary": True,
+        "positions": tower.number("init_pos_emb_height", default=64, minimum=0)
+        * tower.number("init_pos_emb_width", default=64, minimum=0),
+        "final_norm": True,
+        "merge": merge,
+        "projector_inner": merge * merge * hidden,
+        "projector_norm": 2,
+        "projector_bias": True,
+    }
+
+
+def _first(tower: Config, name: str, default: int) -> int:
+    """A number, or the first of a list that gives one per side."""
+    path, value = tower.value(name)
+    listed = value if isinstance(value, (list, tuple)) and value else [value]
+    if value is None:
+        return default
+    if any(n != listed[0] for n in listed) or not isinstance(listed[0], int):
+        raise malformed(path, value, "a whole number, the same for both sides")
+    return int(listed[0])
+
+
+def _intern(tower: Config, outer: Config) -> Vision:
+    """InternViT (OpenGVLab/InternVL3, modeling_intern_vit.py) on tiles of one size.
+
+    Each tile that the processor cuts counts as an image. Layer scales and the class token are not
+    counted: 0.02 % of the tower.
+    """
+    hidden = tower.count(count_at("hidden_size"))
+    text = next((outer.section(k) for k in ("text_config", "llm_config") if k in outer.raw), outer)
+    patch = _first(tower, "patch_size", 14)
+    side = _first(tower, "image_size", 448) // patch
+    factor = outer.value("downsample_ratio")[1]
+    merge = round(1 / factor) if isinstance(factor, (int, float)) and 0 < factor <= 1 else 2
+    if not side or side % merge:
+        raise malformed("downsample_ratio", factor, f"one over a divisor of {side}")
+    biased = tower.flag("qkv_bias", tower.flag("attention_bias", True))
+    tower.flag("use_mean_pooling", True), tower.flag("use_mask_token", False)
+    tower.flag("use_absolute_position_embeddings", True)
+    return {
+        "layers": tower.count(layers_at("num_hidden_layers")),
+        "heads": tower.count(count_at("num_attention_heads")),
+        "hidden": hidden,
+        "ffn": tower.count(count_at("intermediate_size")),
+        "patch": patch,
+        "channels": tower.number("num_channels", default=3, minimum=1),
+        "norm": "rmsnorm" if tower.text("norm_type", "layer_norm") == "rms_norm" else "layernorm",
+        "qkv_bias": biased,
+        "out_bias": True,
+        "mlp_bias": True,
+        "qk_norm": tower.flag("qk_normalization", False) or tower.flag("use_qk_norm", False),
+        "patch_bias": True,
+        "positions": side * side + 1,
+        "image_patches": side * side,
+        "merge": merge,
+        "projector_inner": text.count(count_at("hidden_size")),
+        "projector_norm": 2,
+        "projector_bias": True,
+    }
+
+
 _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "qwen2_vl": _qwen2,
     "qwen2_5_vl": _qwen2_5,
@@ -197,6 +298,11 @@ _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "gemma3": _siglip,
     "gemma4": _gemma4,
     "mistral3": _pixtral,
+    "internvl": _intern,
+    "internvl_chat": _intern,
+    "kimi_k25": _moon,
+    "kimi_k3": _moon,
+    "kimi_vl": _moon,
     "minimax_m3_vl": _minimax_m3,
 }
 
@@ -208,7 +314,14 @@ _COSTLESS: Final = frozenset(
         *("image_size", "max_position_embeddings", "standardize", "use_clipped_linears"),
         # Said once more: by other keys of the tower, or by the decoder.
         *("default_output_length", "global_head_dim", "num_key_value_heads", "out_hidden_size"),
-        *("attention_bias", "vision_use_head", "projection_dim", "img_token_compression_config"),
+        *("attention_bias", "projection_dim", "img_token_compression_config"),
+        # Of MoonViT: how positions are made and how frames of a video become tokens.
+        *("activation_func", "init_pos_emb_time", "merge_type", "mlp_type", "mm_projector_type"),
+        *("pos_emb_interpolation_mode", "pos_emb_type", "projector_hidden_act", "projector_ln_eps"),
+        *("video_attn_type", "torch_dtype", "architectures", "transformers_version", "use_cache"),
+        # Of InternViT: dropout and initial values, the whole norm of queries and keys.
+        *("drop_path_rate", "dropout", "hidden_dropout_prob", "layer_scale_init_value", "auto_map"),
+        *("initializer_factor", "projection_dropout", "use_flash_attn", "layer_norm_epsilon"),
         # Of CLIP's text half, of how positions are laid out, of how many frames are sampled.
         *("vocab_size", "initializer_factor", "position_embedding_type", "rope_mode"),
         *("vision_segment_max_frames",),
