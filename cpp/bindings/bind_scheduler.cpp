@@ -67,9 +67,11 @@ std::vector<NamedRequest> named_requests(const SchedulerLimits& limits,
   for_each_request(
       columns, limits.block_tokens, [&](py::ssize_t i, std::span<const std::uint64_t> names) {
         const std::int64_t input = columns.input.data()[i], output = columns.output.data()[i];
+        const double images = columns.images.size() > 0 ? columns.images.data()[i] : 0;
         requests.push_back({columns.arrival.data()[i], input, output,
                             chained_hashes(names, input + output, columns.name_tokens,
-                                           limits.block_tokens, static_cast<std::uint64_t>(i))});
+                                           limits.block_tokens, static_cast<std::uint64_t>(i)),
+                            images});
       });
   return requests;
 }

@@ -325,13 +325,32 @@ void bind_instance(py::module_& m) {
           "schedule",
           [](const Instance& instance, const SchedulerLimits& limits, const NumberColumn& arrival,
              const CountColumn& input, const CountColumn& output, const NameColumn& names,
-             const CountColumn& name_ends, int name_tokens) {
-            return schedule_columns(limits, {arrival, input, output, names, name_ends, name_tokens},
-                                    &instance.times);
+             const CountColumn& name_ends, int name_tokens, const NumberColumn& images) {
+            if (images.size() > 0 && images.size() != arrival.size()) {
+              throw MalformedQuestion("images: must be as long as arrival_s");
+            }
+            return schedule_columns(
+                limits, {arrival, input, output, names, name_ends, name_tokens, images},
+                &instance.times);
           },
           py::arg("limits"), py::arg("arrival_s"), py::arg("input_tokens"),
           py::arg("output_tokens"), py::arg("names"), py::arg("name_ends"), py::arg("name_tokens"),
-          "Tables of steps and of requests, in seconds.");
+          py::arg("images") = NumberColumn(),
+          "Tables of steps and of requests, in seconds.")
+      .def(
+          "encode",
+          [](const Instance& instance, double images) {
+            const double count = checked("images", images, 1, kMany);
+            const Model& model = instance.model;
+            return EncoderPass{
+                instance.times.encode(count),
+                encoder_instance_bytes(model, instance.engine, instance.layout,
+                                       instance.image_patches, count),
+                encoding_bytes(model, instance.image_patches),
+                encoding_time(model, instance.cluster, instance.image_patches)};
+          },
+          py::arg("images"),
+          "What an instance of encoders alone takes for a batch of images, and to send one on.");
 }
 
 }  // namespace
@@ -362,6 +381,21 @@ ServingLayout(tp=8, ep=8))");
       },
       py::arg("batch_pass"), py::arg("requests_per_s"),
       "With requests arriving at this rate per second.");
+  bind_record<EncoderPass>(m, "Images through an instance of encoders alone.");
+  bind_record<LatentGrid>(m, "What an autoencoder makes one place of.");
+  bind_record<GenerationPass>(m, "Parts of the generation of an image or a video.");
+  m.def(
+      "latent_places",
+      [](const LatentGrid& grid, int height, int width, int frames) {
+        return latent_places(grid, static_cast<int>(checked("height", height, 1, 1e6)),
+                             static_cast<int>(checked("width", width, 1, 1e6)),
+                             static_cast<int>(checked("frames", frames, 1, 1e6)));
+      },
+      py::arg("grid"), py::arg("height"), py::arg("width"), py::arg("frames") = 1,
+      "Places of an image, or of a video of several frames.");
+  m.def(
+      "generation_time", [](const GenerationPass& parts) { return parts.total().base(); },
+      py::arg("parts"), "Seconds of a whole generation.");
   m.def(
       "check_serving_layout",
       [](const Model& model, const ServingLayout& layout, const Cluster& cluster,

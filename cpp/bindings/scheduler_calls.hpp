@@ -25,6 +25,8 @@ struct NamedColumns {
   NameColumn names;
   CountColumn name_ends;
   int name_tokens;
+  /// Images of every request; empty: none has any.
+  NumberColumn images = {};
 };
 
 /// Two tables: one row per step, one per request. Without `times` a step takes 1.

@@ -35,14 +35,15 @@ struct Instance {
         draft(std::move(proposing)),
         pool(std::move(experts)),
         times(model, on, with, kernel_constants, spread, imbalance, patches_of_image, draft, pool),
-        blocks(model, with, kernel_constants, spread, draft) {}
+        blocks(model, with, kernel_constants, spread, draft,
+               model.encoder.present() ? patches_of_image : 0) {}
 
   Model model;
   Cluster cluster;
   Engine engine;
   ServingKernels kernels;
   ServingLayout layout;
-  double image_patches;  ///< of an image of its requests; 0: these have none
+  double image_patches;  ///< of an image of its requests, or of a source; 0: these have none
   Draft draft;
   std::shared_ptr<const ExpertPool> pool;  ///< null: experts lie on the same cluster
   StepTimes times;
@@ -55,7 +56,7 @@ struct Instance {
   /// Throws where requests have other images than the instance was made for.
   void expect(const RequestMix& mix) const {
     if (request_patches(model, mix) == image_patches) return;
-    throw MalformedQuestion("images: must be of the size that the instance was made for");
+    throw MalformedQuestion("images, source_tokens: must be of the size that the instance was made for");
   }
 };
 

@@ -16,10 +16,10 @@ What does the network do, and how should its flows be routed?
     `traffic`, `route`, `simulate_network`, `plan_paths`, `time_shifts`, `pack_trees`,
     `design_topology`
 What does a serving instance deliver, and how many accelerators does a load need?
-    `serve`, `plan_serving`, `serve_split`, `plan_split`, `plan_expert_pools`, `compare_serving`,
-    `request_stream`, `replay_schedule`, `prefix_hits`, `simulate_fleet`, `simulate_pools`,
-    `plan_fleet`, `read_trace`, `fit_traffic`, `cache_tiers`, `tier_table`, `startup_s`,
-    `what_if_fleet`, `what_if_plan`, `study_fleets`
+    `serve`, `plan_serving`, `serve_split`, `plan_split`, `plan_expert_pools`, `serve_encoders`,
+    `compare_serving`, `request_stream`, `replay_schedule`, `prefix_hits`, `simulate_fleet`,
+    `simulate_pools`, `plan_fleet`, `read_trace`, `fit_traffic`, `cache_tiers`, `tier_table`,
+    `startup_s`, `what_if_fleet`, `what_if_plan`, `study_fleets`
 How wrong is all this?
     `validate`, `Estimate.interval`, `coverage`
 Does a job run as fast as it should?
@@ -30,7 +30,8 @@ How does a strategy reach another tool, and how does a model come from one?
     `write_kineto`, `write_chakra`, `read_chakra`, `from_torch`
 
 A question has four parts: a `model` (or `compose`), a `cluster` (or `mixed_cluster`), a task
-(`Training`, `FineTuning`, `Inference`), and a `Strategy`, `GroupStrategy` or `ServingLayout`.
+(`Training`, `FineTuning`, `Inference`, `Generation`), and a `Strategy`, `GroupStrategy` or
+`ServingLayout`.
 `list_catalog` lists the names that the catalogue knows, and `plot` draws the answers.
 
 >>> import scalemodel as sm

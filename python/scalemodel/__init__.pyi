@@ -250,6 +250,9 @@ from scalemodel.serving import (
     Failures as Failures,
 )
 from scalemodel.serving import (
+    Generation as Generation,
+)
+from scalemodel.serving import (
     Inference as Inference,
 )
 from scalemodel.serving import (
@@ -299,6 +302,9 @@ from scalemodel.serving import (
 )
 from scalemodel.serving import (
     request_stream as request_stream,
+)
+from scalemodel.serving import (
+    serve_encoders as serve_encoders,
 )
 from scalemodel.serving import (
     serve_split as serve_split,

@@ -7,6 +7,7 @@
 
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/base/index.hpp"
+#include "scalemodel/costs/task_model.hpp"
 #include "scalemodel/costs/vision_cost.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
@@ -30,6 +31,9 @@ ModelFlop model_flop(const Model& model, const Task& task, const Packing& packin
     for (const Unit& unit : kind.units) {
       for (const LayerOperator& op : unit.operators) {
         flop.attention += layers[k] * (tokens / attended) * op.activation_flop(attended);
+        // Tokens of a source pass these weights, not those of the sequence.
+        if (op.of_source)
+          flop.layers += Flop{layers[k] * 2 * tokens * (op.rows - 1) * op.weights()};
       }
     }
   }
@@ -44,34 +48,6 @@ ModelFlop model_flop(const Model& model, const Task& task, const Packing& packin
   return flop;
 }
 
-/// The model as the task uses it: a tower without images is not loaded. Throws MalformedQuestion
-/// for images that it cannot read.
-Model for_task(Model model, const Task& task) {
-  const auto malformed = [](const char* field, int value, const std::string& legal) {
-    throw MalformedQuestion(std::string(field) + "=" + std::to_string(value) + ": " + legal);
-  };
-  if (task.images == 0) {
-    model.vision = VisionTower{};
-    return model;
-  }
-  const VisionTower& tower = model.vision;
-  if (!tower.present())
-    malformed("images", task.images, "must be 0: the model has no vision tower");
-  if (tower.image_patches == 0) {
-    const char* legal = "must be the pixels of an image, which the model reads in its own size";
-    if (task.image_height == 0) malformed("image_height", 0, legal);
-    if (task.image_width == 0) malformed("image_width", 0, legal);
-  }
-  const double tokens = tower.tokens(task.image_height, task.image_width);
-  if (task.images * tokens > task.sequence) {
-    malformed("images", task.images,
-              "must be at most " + std::to_string(static_cast<int>(task.sequence / tokens)) +
-                  " of " + std::to_string(static_cast<int>(tokens)) +
-                  " tokens each in a sequence of " + std::to_string(task.sequence));
-  }
-  return model;
-}
-
 /// Documents that fit into a sequence. Throws MalformedQuestion for others.
 Packing checked(Packing packing, const Task& task) {
   for (const int length : packing.lengths) {
@@ -79,6 +55,10 @@ Packing checked(Packing packing, const Task& task) {
     throw MalformedQuestion(
         "lengths: a document of " + std::to_string(length) +
         " tokens; each must have from 1 to sequence=" + std::to_string(task.sequence));
+  }
+  if (packing.packed() && task.source_tokens > 0) {
+    throw MalformedQuestion("lengths: source_tokens=" + std::to_string(task.source_tokens) +
+                            " are of a whole sequence; give either");
   }
   if (packing.packed() && task.images > 0) {
     throw MalformedQuestion("lengths: images=" + std::to_string(task.images) +
@@ -251,7 +231,7 @@ void Tables::Index::insert(const Key& key, std::int32_t value) {
 Tables::Tables(Model model, Cluster cluster, Task task, Stack stack, Packing packing)
     : model_(for_task(std::move(model), task)),
       cluster_(cluster),
-      task_(task),
+      task_(seen_by(model_, task)),
       stack_(stack),
       packing_(checked(std::move(packing), task_)),
       pack_spread_(scalemodel::pack_spread(packing_, task_.sequence)),

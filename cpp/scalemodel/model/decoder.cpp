@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/model/encoder.hpp"
 #include "scalemodel/model/layer_units.hpp"
 
 namespace scalemodel {
@@ -192,6 +193,7 @@ double Model::parameters() const {
   double count = embedding_parameters + head_parameters + final_norm_parameters;
   for (const std::uint8_t kind : layer_kind) count += kinds[kind].parameters();
   if (vision.present()) count += vision.parameters();
+  if (encoder.present()) count += encoder.parameters();
   return count;
 }
 
@@ -225,6 +227,7 @@ Model make_decoder(const DecoderShape& card) {
         layer_shape(shape, mixer_of(shape, layer), feed_forward_of(shape, layer), reuses_keys)));
   }
   model.mtp_kind = mtp_kind(model, shape);
+  if (shape.encoder_layers > 0) model.encoder = make_encoder(shape);
   return model;
 }
 

@@ -98,6 +98,11 @@ struct DecoderShape {
   int attention_residuals = 0;  ///< layers between snapshots of the stream that later ones read
   int layer_embedding = 0, layer_embedding_rows = 0;
   int kv_shared_layers = 0, residual_rank = 0;
+  /// An encoder, as wide as the decoder and with as many heads, whose output every layer attends to
+  /// as well. It reads source tokens, or frames of `encoder_channels` values.
+  int encoder_layers = 0;
+  int encoder_positions = 0;  ///< of every source, with a table for them; 0: its own length
+  int encoder_channels = 0, encoder_stride = 1;
 
   bool operator==(const DecoderShape&) const = default;
 };
@@ -201,7 +206,14 @@ struct RecordOf<DecoderShape> {
       field("layer_embedding_rows", &T::layer_embedding_rows, 0, 1e8, "rows of that table"),
       field("kv_shared_layers", &T::kv_shared_layers, 0, 10'000,
             "last layers that use keys and values of earlier ones"),
-      field("residual_rank", &T::residual_rank, 0, 1e6, "rank of a learned residual; 0 = none")};
+      field("residual_rank", &T::residual_rank, 0, 1e6, "rank of a learned residual; 0 = none"),
+      field("encoder_layers", &T::encoder_layers, 0, 10'000,
+            "layers of an encoder that every layer attends to; 0 = none"),
+      field("encoder_positions", &T::encoder_positions, 0, 1e8,
+            "positions of every source; 0 = its own length"),
+      field("encoder_channels", &T::encoder_channels, 0, 1e6,
+            "values of a frame that an encoder reads; 0 = source tokens"),
+      field("encoder_stride", &T::encoder_stride, 1, 1000, "frames of an encoder's position")};
 };
 
 }  // namespace scalemodel

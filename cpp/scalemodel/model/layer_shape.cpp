@@ -102,6 +102,7 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   layer.snapshots = mean_snapshots(s);
   layer.layer_embedding = s.layer_embedding;
   layer.residual_rank = s.residual_rank;
+  layer.source_width = s.encoder_layers > 0 ? s.hidden : 0;
   FeedForwardShape& ff = layer.feed_forward;
   ff.gated = s.gated;
   if (feed_forward == '-') return layer;

@@ -348,6 +348,34 @@ Unit attention_unit(const LayerShape& layer) {
   return unit;
 }
 
+Unit cross_attention_unit(const LayerShape& layer, double tokens, double rows) {
+  const AttentionShape& a = layer.attention;
+  const double h = layer.hidden, width = 1.0 * a.heads * a.head_dim;
+  const double each = rows > 0 ? rows : 1;
+  Unit unit = begun_block("cross_attention", layer, layer.norms > 0 ? 1 : 0);
+  project(unit, "cross_q", width, h, Cut::columns).bias = layer.qkv_bias ? width : 0;
+  LayerOperator& kv = project(unit, "cross_kv", 2 * width, layer.source_width, Cut::columns);
+  kv.rows = each;
+  kv.bias = layer.qkv_bias ? 2 * width : 0;
+  kv.of_source = true;
+  LayerOperator core = passing(OperatorKind::attention, "cross_attention", 0, Cut::columns);
+  core.attention.heads = core.attention.kv_heads = a.heads;
+  core.attention.head_dim = core.attention.v_head_dim = a.head_dim;
+  core.causal = false;
+  core.other_keys = tokens;
+  core.rows = each;
+  core.of_source = true;
+  unit.operators.push_back(core);
+  LayerOperator& out = project(unit, "cross_out", h, width, Cut::depth);
+  out.reads_attention = true;
+  out.bias = layer.out_bias ? h : 0;
+  unit.operators.push_back(passing(OperatorKind::residual, "residual", h));
+  unit.head_limit = a.heads;
+  unit.mixes = true;
+  finish_unit(unit);
+  return unit;
+}
+
 std::vector<Unit> feed_forward_units(const LayerShape& layer) {
   const FeedForwardShape& ff = layer.feed_forward;
   const int norms = layer.norms / 2;
@@ -373,6 +401,7 @@ std::vector<Unit> layer_units(const LayerShape& layer) {
   const bool attends = layer.attention.present();
   if (attends) units.push_back(attention_unit(layer));
   if (layer.recurrence.present()) units.push_back(recurrent_unit(layer, attends));
+  if (attends && layer.source_width > 0) units.push_back(cross_attention_unit(layer, 0, 0));
   if (layer.feed_forward.present()) {
     for (Unit& unit : feed_forward_units(layer)) units.push_back(std::move(unit));
   }

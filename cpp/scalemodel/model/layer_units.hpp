@@ -31,6 +31,7 @@ struct LayerShape {
   double snapshots = 0;     ///< of the stream that a block mixes in, on average
   int layer_embedding = 0;  ///< values of a token that the layer looks up
   int residual_rank = 0;    ///< of a learned residual
+  int source_width = 0;     ///< of another sequence that the layer attends to; 0: none
 };
 
 /// A layer of a decoder by the letters of its mixer and its feed-forward block (see DecoderShape).
@@ -50,6 +51,11 @@ Unit begun_block(std::string_view name, const LayerShape& layer, int norms);
 void finish_unit(Unit& unit);
 
 Unit attention_unit(const LayerShape& layer);
+
+/// Attention of a layer to the tokens of another sequence, `source_width` wide: text that an image
+/// is made after, the output of an encoder. `tokens` of it, `rows` for each of the layer's own;
+/// both 0 where their numbers are those of a request.
+Unit cross_attention_unit(const LayerShape& layer, double tokens, double rows);
 
 /// A dense block; or the shared experts, if any, and then the routed ones.
 std::vector<Unit> feed_forward_units(const LayerShape& layer);

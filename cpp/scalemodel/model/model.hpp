@@ -63,7 +63,8 @@ struct VisionProduct {
   bool of_patches = false;  ///< a row for each patch; otherwise for each token of the decoder
 };
 
-/// What makes tokens of the decoder from images: on the stage of the token embedding.
+/// What makes tokens of the decoder from images, or what its layers attend to from a source: on the
+/// stage of the token embedding.
 struct VisionTower {
   int layers = 0;                     ///< 0: there is none
   int window = 0, window_layers = 0;  ///< patches that attend to each other in some layers
@@ -95,6 +96,7 @@ struct Model {
   std::uint8_t mtp_kind = 0;             ///< that kind
   double mtp_projection_parameters = 0;  ///< of one module: concatenated inputs to hidden
   VisionTower vision;
+  VisionTower encoder;  ///< of sources that every layer attends to, a patch for each position
 
   int layers() const { return static_cast<int>(layer_kind.size()); }
   /// Some of the layers have experts.
@@ -102,6 +104,8 @@ struct Model {
     return std::ranges::any_of(kinds,
                                [](const LayerKind& kind) { return kind.feed_forward.routed(); });
   }
+  /// What encodes before the decoder runs, if anything does.
+  const VisionTower& tower() const { return encoder.present() ? encoder : vision; }
   /// Published convention: main stack and vision tower, multi-token-prediction modules left out.
   double parameters() const;
   /// Of the decoder.

@@ -126,6 +126,8 @@ struct LayerOperator {
   bool continues = false;
   /// Of attention to another sequence: its keys, `rows` for each token of the group; 0: its own.
   double other_keys = 0;
+  /// Of the tokens of another sequence, once for all that attend to them.
+  bool of_source = false;
   /// Ranks that share a sequence exchange no keys but those of the window before their own tokens.
   bool halo = false;
   bool causal = true;

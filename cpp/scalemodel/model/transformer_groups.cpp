@@ -95,30 +95,12 @@ void add_depthwise(Unit& unit, const TransformerShape& s) {
   finish_unit(unit);
 }
 
-/// Attention of a layer to the tokens of another sequence: text that an image is made after.
-Unit cross_attention_unit(const TransformerShape& s) {
-  const LayerShape layer = layer_shape(s);
-  const AttentionShape& a = layer.attention;
-  const double h = s.hidden, width = 1.0 * a.heads * a.head_dim;
-  const double rows = s.context_tokens / s.tokens;
-  Unit unit = begun_block("cross_attention", layer, s.norms ? 1 : 0);
-  project(unit, "cross_q", width, h, Cut::columns).bias = s.bias ? width : 0;
-  LayerOperator& kv = project(unit, "cross_kv", 2 * width, s.context_width, Cut::columns);
-  kv.rows = rows;
-  kv.bias = s.bias ? 2 * width : 0;
-  LayerOperator core = passing(OperatorKind::attention, "cross_attention", 0, Cut::columns);
-  core.attention.heads = core.attention.kv_heads = a.heads;
-  core.attention.head_dim = core.attention.v_head_dim = a.head_dim;
-  core.causal = false;
-  core.other_keys = s.context_tokens;
-  core.rows = rows;
-  unit.operators.push_back(core);
-  LayerOperator& out = project(unit, "cross_out", h, width, Cut::depth);
-  out.reads_attention = true;
-  out.bias = s.bias ? h : 0;
-  unit.operators.push_back(passing(OperatorKind::residual, "residual", h));
-  unit.head_limit = a.heads;
-  finish_unit(unit);
+/// Attention of a layer to text that an image is made after.
+Unit text_unit(const TransformerShape& s) {
+  LayerShape layer = layer_shape(s);
+  layer.source_width = s.context_width;
+  Unit unit = cross_attention_unit(layer, s.context_tokens, s.context_tokens / s.tokens);
+  unit.mixes = false;
   return unit;
 }
 
@@ -171,7 +153,7 @@ LayerGroup transformer(std::string name, const TransformerShape& shape) {
     unit.parameters_cut *= shape.modalities;
     unit.parameters_whole *= shape.modalities;
   }
-  if (shape.context_tokens > 0) layer.insert(layer.begin() + 1, cross_attention_unit(shape));
+  if (shape.context_tokens > 0) layer.insert(layer.begin() + 1, text_unit(shape));
   for (Unit& unit : layer) group.units.push_back(std::move(unit));
   if (shape.modulation > 0) group.units[1].starts = false;
   return group;

@@ -50,4 +50,9 @@ BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept {
   return state;
 }
 
+double latent_places(const LatentGrid& grid, int height, int width, int frames) noexcept {
+  return height / grid.pixels * (width / grid.pixels) *
+         (1 + std::floor((frames - 1) / grid.frames));
+}
+
 }  // namespace scalemodel

@@ -61,4 +61,46 @@ struct RecordOf<BatchState> {
 /// ahead (prompt_steps.hpp), and takes its own.
 BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept;
 
+/// What an autoencoder makes one place of: pixels either way, and frames of a video, of which the
+/// first stands alone (Kingma and Welling's codes as latent diffusion uses them, arXiv 2112.10752;
+/// causal ones of videos, Wan, arXiv 2503.20314, section 4.1).
+struct LatentGrid {
+  double pixels = 1, frames = 1;
+
+  bool operator==(const LatentGrid&) const = default;
+};
+
+template <>
+struct RecordOf<LatentGrid> {
+  static constexpr std::string_view name = "LatentGrid";
+  using T = LatentGrid;
+  static constexpr FieldTable fields{
+      field("pixels", &T::pixels, 1, 4096, "pixels of a place, either way"),
+      field("frames", &T::frames, 1, 4096, "frames of a place; the first stands alone")};
+};
+
+/// Places of an image, or of a video of several frames, of that many pixels.
+double latent_places(const LatentGrid& grid, int height, int width, int frames) noexcept;
+
+/// Parts of a generation, for as many samples as go through it together: encoders of the text once,
+/// a denoising step as often as asked, the decoder once.
+struct GenerationPass {
+  Seconds encoders, denoising, decoder;
+  int steps = 1;
+
+  Seconds total() const noexcept { return encoders + steps * denoising + decoder; }
+  bool operator==(const GenerationPass&) const = default;
+};
+
+template <>
+struct RecordOf<GenerationPass> {
+  static constexpr std::string_view name = "GenerationPass";
+  using T = GenerationPass;
+  static constexpr FieldTable fields{
+      field("encoders_s", &T::encoders, 0, 1e9, "encoders of the text"),
+      field("denoising_s", &T::denoising, 0, 1e9, "one denoising step"),
+      field("decoder_s", &T::decoder, 0, 1e9, "decoder of the latents"),
+      field("steps", &T::steps, 1, 100'000, "denoising steps")};
+};
+
 }  // namespace scalemodel

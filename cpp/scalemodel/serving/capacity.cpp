@@ -58,7 +58,7 @@ EncoderMemory encoder_memory(const Model& model, const ServingLayout& layout, do
                              double image_patches) {
   EncoderMemory memory;
   if (image_patches <= 0) return memory;
-  const VisionTower& tower = model.vision;
+  const VisionTower& tower = model.tower();
   const double merged = static_cast<double>(tower.merge) * tower.merge;
   const double tokens = std::max(step_tokens, image_patches / merged);
   memory.cache = Bytes{tokens * model.hidden * kElement};
@@ -78,13 +78,20 @@ EncoderMemory encoder_memory(const Model& model, const ServingLayout& layout, do
   return memory;
 }
 
+double tower_bytes(const Model& model, const ServingLayout& layout) {
+  const VisionTower& tower = model.tower();
+  const double whole = tower.present() ? tower.parameters() : 0;
+  return kElement * (splits_tower(tower, layout) ? whole / layout.tp : whole);
+}
+
 double rounded_up(double value, double step) { return step * std::ceil(value / step); }
 
 }  // namespace
 
 CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const ServingKernels& kernels,
-                         const ServingLayout& layout, const Draft& draft)
+                         const ServingLayout& layout, const Draft& draft, double source_tokens)
     : block_tokens_(engine.block_tokens), ranks_(layout.cp) {
+  const double source = std::ceil(source_tokens / (ranks_ * block_tokens_)) * block_tokens_;
   constexpr double kWindowBytes = 2;  // of a convolution's window, in 16 bits
   double token = 0, state = 0;
   const auto add = [&](const Model& of, const ServingKernels& with, const ServingLayout& on,
@@ -101,6 +108,10 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
           if (op.kind != OperatorKind::attention || layers[i] <= 0) continue;
           const AttentionShape& a = op.attention;
           const double bytes = layers[i] * a.cached_values(on.tp) * operand_bytes(with.cache);
+          if (op.of_source) {
+            state += source * bytes;
+            continue;
+          }
           layer_shares_.push_back(
               {bytes, static_cast<double>(a.window_where(engine.window_cache))});
           token += bytes;
@@ -222,10 +233,17 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
   const double ends = layout.pp > 1
                           ? std::max(table, head)
                           : table + model.head_parameters / tp + model.final_norm_parameters;
-  const VisionTower& tower = model.vision;
-  const double whole = tower.present() ? tower.parameters() : 0;
-  const double local = splits_tower(tower, layout) ? whole / tp : whole;
-  return Bytes{bytes + kElement * (ends + local)};
+  return Bytes{bytes + kElement * ends + tower_bytes(model, layout)};
+}
+
+Bytes encoder_instance_bytes(const Model& model, const Engine& engine, const ServingLayout& layout,
+                             double image_patches, double images) {
+  const VisionTower& tower = model.tower();
+  const double merged = 1.0 * tower.merge * tower.merge;
+  const double by_rank = std::ceil(images / layout.dp);
+  const EncoderMemory batch =
+      encoder_memory(model, layout, by_rank * image_patches / merged, image_patches);
+  return Bytes{tower_bytes(model, layout)} + batch.cache + batch.activations + engine.reserve;
 }
 
 Bytes draft_weight_bytes(const Model& model, const ServingKernels& kernels,
@@ -274,7 +292,8 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
                              const ServingKernels& kernels, const ServingLayout& layout,
                              const RequestLengths& lengths, const Draft& draft,
                              const ExpertPool* pool) {
-  const CacheBlocks blocks(model, engine, kernels, layout, draft);
+  const double source = model.encoder.present() ? lengths.image_patches : 0;
+  const CacheBlocks blocks(model, engine, kernels, layout, draft, source);
   CacheCapacity capacity;
   capacity.block = blocks.block();
   capacity.weights = weight_bytes(model, kernels, layout) +

@@ -18,7 +18,7 @@ namespace scalemodel {
 /// Lengths of the requests an engine is set up for.
 struct RequestLengths {
   double input = 1, output = 1;
-  double image_patches = 0;  ///< of an image of the prompts; 0: there are none
+  double image_patches = 0;  ///< of an image of the prompts, or of a source; 0: there are none
 };
 
 /// Memory of the fullest rank, and what its KV cache holds.
@@ -69,9 +69,10 @@ struct RecordOf<CacheCapacity> {
 /// Bytes of a block and how many of them a sequence takes.
 class CacheBlocks {
  public:
-  /// What drafts keeps keys and values of its own for every token, in the blocks of the rest.
+  /// What drafts keeps keys and values of its own for every token, in the blocks of the rest. Those
+  /// of a source of `source_tokens` are as many however long the sequence is, in whole blocks.
   CacheBlocks(const Model& model, const Engine& engine, const ServingKernels& kernels,
-              const ServingLayout& layout, const Draft& draft = {});
+              const ServingLayout& layout, const Draft& draft = {}, double source_tokens = 0);
 
   Bytes block() const noexcept { return block_; }
   /// Keys and values of one token in all layers of the model and its draft, once: what a copy of
@@ -108,6 +109,11 @@ double expert_parameters(const Model& model, double redundant);
 /// Weights of the routed experts on one accelerator of a pool that holds nothing else.
 Bytes expert_weight_bytes(const Model& model, const ServingKernels& kernels,
                           const ServingLayout& layout);
+
+/// Memory of the fullest rank of an instance that encodes images and nothing else: the tower, a
+/// batch of images in it and what becomes of them.
+Bytes encoder_instance_bytes(const Model& model, const Engine& engine, const ServingLayout& layout,
+                             double image_patches, double images);
 
 /// Weights of what drafts, on the fullest rank: a model, or one more layer with the projection of
 /// its two inputs (hidden state and next token: 2h x h), which shares token embedding and LM head

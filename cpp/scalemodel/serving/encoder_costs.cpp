@@ -28,6 +28,19 @@ double request_patches(const Model& model, const RequestMix& mix) {
   const auto malformed = [](const char* field, double value, const std::string& legal) {
     throw MalformedQuestion(std::string(field) + "=" + text_of(value) + ": " + legal);
   };
+  const double positions = model.encoder.image_patches;
+  if (model.encoder.present()) {
+    if (mix.images > 0) malformed("images", mix.images, "must be 0: the model reads sources");
+    if (positions > 0 && mix.source != positions) {
+      malformed("source_tokens", mix.source,
+                "must be " + text_of(positions) + ", as every source of the model has");
+    }
+    if (mix.source <= 0) malformed("source_tokens", mix.source, "must be those of a source");
+    return mix.source;
+  }
+  if (mix.source > 0) {
+    malformed("source_tokens", mix.source, "must be 0: the model has no encoder");
+  }
   if (mix.images <= 0) return 0;
   const VisionTower& tower = model.vision;
   if (!tower.present()) malformed("images", mix.images, "must be 0: the model has no vision tower");
@@ -109,6 +122,23 @@ Seconds StepTimes::encoder_time(const VisionTower& tower, double patches, double
   return time;
 }
 
+/// Keys and values of sources in every layer of the fullest stage, once for all tokens that will
+/// attend to them.
+Seconds StepTimes::source_keys_time(const Model& model, double tokens, double sources) const {
+  const double stage = std::ceil(1.0 * model.layers() / layout_.pp) / model.layers();
+  Seconds time;
+  for (const std::uint8_t kind : model.layer_kind) {
+    for (const Unit& unit : model.kinds[kind].units) {
+      for (const LayerOperator& op : unit.operators) {
+        if (op.kind != OperatorKind::gemm || !op.of_source) continue;
+        time += linear(linear_timer_, sources * tokens, op.local_columns(layout_.tp),
+                       op.local_depth(layout_.tp), op.copies, false);
+      }
+    }
+  }
+  return stage * time;
+}
+
 /// Images of the fullest data-parallel rank: each is encoded where its prompt is. Less than one
 /// is the share of steps that encode it.
 Seconds StepTimes::encoder(const StepWork& stage) const noexcept {
@@ -116,6 +146,24 @@ Seconds StepTimes::encoder(const StepWork& stage) const noexcept {
   const double by_rank =
       stage.images * std::max(1.0 / layout_.dp, 1 / std::max(1.0, stage.prompts));
   return by_rank < 1 ? by_rank * encoder_[0] : at(encoder_, by_rank);
+}
+
+Seconds StepTimes::encode(double images) const noexcept {
+  StepWork work;
+  work.images = work.prompts = images;
+  const Seconds device = encoder(work);
+  return device + host(work, device);
+}
+
+Bytes encoding_bytes(const Model& model, double patches) noexcept {
+  const VisionTower& tower = model.tower();
+  const double merged = 1.0 * tower.merge * tower.merge;
+  return Bytes{patches / merged * model.hidden * kElement};
+}
+
+Seconds encoding_time(const Model& model, const Cluster& cluster, double patches) {
+  const GroupShape apart{2, 1, 2};
+  return p2p_time(encoding_bytes(model, patches), apart, cluster);
 }
 
 }  // namespace scalemodel

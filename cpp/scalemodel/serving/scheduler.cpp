@@ -235,6 +235,10 @@ class BlockScheduler {
       total.prompt_tokens += tokens;
       total.longest = std::max(total.longest, tokens);
       pairs += tokens * (before + tokens / 2);
+      const NamedRequest& request = requests_[part.request];
+      const auto input = static_cast<double>(request.input);
+      const double of_prompt = std::max(0.0, std::min(tokens, input - before));
+      total.images += request.images * of_prompt / input;
     }
     if (total.sequences > 0) total.context /= total.sequences;
     if (total.prompts > 0) total.prompt_keys = equal_prompt_keys(total, pairs);

@@ -22,6 +22,7 @@ struct RequestMix {
       false;          ///< KV caches of prompts come from elsewhere: nothing of them is computed
   double images = 0;  ///< of a prompt, their tokens among its own
   int image_height = 0, image_width = 0;  ///< pixels; unused where the tower has a size of its own
+  double source = 0;                      ///< tokens of what an encoder reads of a request
   double encoder_hit_fraction = 0;        ///< share of images whose encodings are held already
   double acceptance_decay = 1;            ///< of the acceptance with every token drafted before
   double acceptance_power = 0.5;  ///< of the candidates of a depth, none of which is accepted
@@ -49,6 +50,8 @@ struct RecordOf<RequestMix> {
       field("images", &T::images, 0, 1e6, "images of a prompt, their tokens among its own"),
       field("image_height", &T::image_height, 0, 1e6, "pixels of an image from top to bottom"),
       field("image_width", &T::image_width, 0, 1e6, "pixels of an image from side to side"),
+      field("source_tokens", &T::source, 0, 1e7,
+            "tokens of the source that an encoder reads of every request"),
       field("encoder_hit_fraction", &T::encoder_hit_fraction, 0, 1,
             "share of the images whose encodings the encoder cache holds already"),
       field("acceptance_decay", &T::acceptance_decay, 0, 1,
@@ -65,12 +68,15 @@ struct RecordOf<RequestMix> {
 
 /// Images that have to be encoded for every token of a prompt of `tokens` that is computed. They
 /// lie anywhere in it, so that a cached prefix spares its share of them.
+/// A source is encoded once, with the prompt of its request.
 constexpr double images_per_token(const RequestMix& mix, double tokens) noexcept {
-  return mix.images * (1 - mix.encoder_hit_fraction) / tokens;
+  const double items = mix.source > 0 ? 1 : mix.images;
+  return items * (1 - mix.encoder_hit_fraction) / tokens;
 }
 
-/// Patches of an image of the requests; 0: an instance encodes none for them. Throws
-/// MalformedQuestion for images that the model cannot read or that do not fit into a prompt.
+/// Patches of an image of the requests, or tokens of their source; 0: an instance encodes none for
+/// them. Throws MalformedQuestion for images or sources that the model cannot read, and for images
+/// that do not fit into a prompt.
 double request_patches(const Model& model, const RequestMix& mix);
 
 /// The tokens that are proposed for every sequence and step.

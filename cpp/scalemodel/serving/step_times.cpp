@@ -49,6 +49,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
       hidden_(model.hidden),
       vocab_(model.vocab),
       imbalance_(imbalance),
+      source_(model.encoder.present() ? image_patches : 0),
       stream_(static_cast<double>(model.streams) * model.hidden),
       pool_(std::move(pool)),
       linear_timer_(linear_timer(cluster, kernels)),
@@ -93,7 +94,8 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     }
     draft_[at] = layer_tokens(model.kinds[model.mtp_kind], count);
     head_[at] = head_time(count);
-    if (image_patches > 0) encoder_[at] = encoder_time(model.vision, image_patches, count);
+    if (image_patches > 0) encoder_[at] = encoder_time(model.tower(), image_patches, count);
+    if (source_ > 0) encoder_[at] += source_keys_time(model, image_patches, count);
     const auto own = [](const TokenCost& c) { return c.linear + c.elementwise + c.tp; };
     const auto shared = [](const TokenCost& c) { return c.experts + c.ep; };
     own_total_[at] = own(tokens_[at]);
@@ -118,6 +120,7 @@ void StepTimes::add_attention(const LayerOperator& op, double layers) {
   const AttentionShape& a = op.attention;
   AttentionKind kind;
   kind.layers = layers;
+  kind.of_source = op.of_source;
   kind.cached_values = a.cached_values(layout_.tp);
   kind.call.math = kernels_.attention;
   kind.call.cache = kernels_.cache;
@@ -127,6 +130,11 @@ void StepTimes::add_attention(const LayerOperator& op, double layers) {
   kind.call.work.window = a.attended_where(engine_.uses_windows);
   kind.decode = decode_case(kind.call, 1);
   attention_.push_back(kind);
+}
+
+/// Tokens that a query attends to, where those of the sequence itself are `keys`.
+double StepTimes::keys_of(const AttentionKind& kind, double keys) const noexcept {
+  return kind.of_source ? source_ : keys;
 }
 
 void StepTimes::add_scan(const RecurrentShape& whole, double layers) {
@@ -144,7 +152,7 @@ Seconds StepTimes::prefill(const StepWork& work) const noexcept {
     AttentionCall call = kind.call;
     call.work.batch = prompts;
     call.work.queries = std::max(1.0, queries);
-    call.work.keys = std::max(call.work.queries, work.prompt_keys);
+    call.work.keys = keys_of(kind, std::max(call.work.queries, work.prompt_keys));
     time += kind.layers * prefill_time(call, kernels_.prefill, cluster_.accelerator);
   }
   if (!scans_.empty()) time += prefill_scans(work);
@@ -185,9 +193,9 @@ DecodeCase StepTimes::decode_case(AttentionCall call, double queries) const noex
 
 Seconds StepTimes::decode(const StepWork& work) const noexcept {
   const double batch = std::max(1.0, work.sequences / layout_.dp);
-  const double keys = std::max(1.0, work.context / layout_.cp);
   Seconds time;
   for (const AttentionKind& kind : attention_) {
+    const double keys = std::max(1.0, keys_of(kind, work.context) / layout_.cp);
     const Seconds layer = work.query_tokens == 1
                               ? kind.decode.time(batch, keys)
                               : decode_case(kind.call, work.query_tokens).time(batch, keys);
@@ -208,7 +216,7 @@ Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
   for (const AttentionKind& kind : attention_) {
     const AttentionWork& w = kind.call.work;
     const double cached = kind.cached_values * operand_bytes(kind.call.cache);
-    if (work.prompt_tokens > 0) {
+    if (work.prompt_tokens > 0 && !kind.of_source) {
       time += kind.layers * collective_time(Collective::all_gather,
                                             Bytes{work.prompt_tokens / layout_.dp * cached}, group,
                                             cluster_);

@@ -82,13 +82,40 @@ struct RecordOf<StepTime> {
       field("step_time_s", &T::total, "whole step")};
 };
 
+/// Images through an instance that has the encoder of a model and nothing else, and what it takes
+/// to send what becomes of one to the instance that has the decoder.
+struct EncoderPass {
+  Seconds time;    ///< of all of them
+  Bytes memory;    ///< of the fullest rank: weights and activations
+  Bytes encoding;  ///< of one image
+  Seconds sending;
+
+  bool operator==(const EncoderPass&) const = default;
+};
+
+template <>
+struct RecordOf<EncoderPass> {
+  static constexpr std::string_view name = "EncoderPass";
+  using T = EncoderPass;
+  static constexpr FieldTable fields{
+      field("time_s", &T::time, "all of them in one step"),
+      field("memory_bytes", &T::memory, "weights and activations of the fullest rank"),
+      field("encoding_bytes", &T::encoding, "what becomes of one image"),
+      field("sending_s", &T::sending, "one of them to another node")};
+};
+
+/// Bytes of what becomes of an image in the storage precision, and their way to another node.
+Bytes encoding_bytes(const Model& model, double patches) noexcept;
+Seconds encoding_time(const Model& model, const Cluster& cluster, double patches);
+
 /// Costs of one (model, cluster, engine, kernels, layout, imbalance).
 class StepTimes {
  public:
   /// `imbalance` of the experts' ranks, beyond that of random routing; 0: as experts are chosen in
-  /// service. `image_patches` of an image of the prompts; 0: none has any. `draft` proposes tokens
-  /// in steps that ask for them; where it has no model, one more layer does. `pool`: accelerators
-  /// of an expert pool that are not of the cluster; null: all are. Preconditions:
+  /// service. `image_patches` of an image of the prompts, or of a source; 0: none has any. `draft`
+  /// proposes tokens in steps that ask for them; where it has no model, one more layer does.
+  /// `pool`: accelerators of an expert pool that are not of the cluster; null: all are.
+  /// Preconditions:
   /// check_layout(...) and check_draft(...) are ok, imbalance 0 or >= 1.
   StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
             const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
@@ -110,6 +137,9 @@ class StepTimes {
 
   /// What the pools of a step are busy with; of experts without a pool of their own nothing.
   PoolLoad pools(const StepWork& whole) const noexcept;
+
+  /// Images that an instance of encoders alone encodes in one step, the CPU's part included.
+  Seconds encode(double images) const noexcept;
 
   const Engine& engine() const noexcept { return engine_; }
   const ServingLayout& layout() const noexcept { return layout_; }
@@ -161,6 +191,7 @@ class StepTimes {
     DecodeCase decode;  ///< with one query of every sequence
     double layers = 0;
     double cached_values = 0;  ///< of one token on one rank
+    bool of_source = false;    ///< keys are those of the source, however long the sequence is
   };
 
   /// A recurrent mixer: its scan of prompts, its state in decoding. Ranks that share a sequence
@@ -203,6 +234,8 @@ class StepTimes {
   Seconds tower_attention(AttentionWork work, double images, double patches) const;
   Seconds tower_block(const VisionTower& tower, double images, double patches, int ranks) const;
   Seconds encoder_time(const VisionTower& tower, double patches, double images) const;
+  Seconds source_keys_time(const Model& model, double tokens, double sources) const;
+  double keys_of(const AttentionKind& kind, double keys) const noexcept;
   Seconds encoder(const StepWork& stage) const noexcept;
   Seconds prefill(const StepWork& work) const noexcept;
   Seconds prefill_scans(const StepWork& work) const noexcept;
@@ -232,6 +265,7 @@ class StepTimes {
   ServingKernels kernels_;
   int hidden_ = 0;
   double vocab_ = 0, imbalance_ = 1;
+  double source_ = 0;  ///< tokens of a source that layers attend to
   double stream_ = 0;  ///< values of a token between layers: of all residual streams
   std::shared_ptr<const ExpertPool> pool_;
   GemmTimer linear_timer_, storage_timer_, expert_timer_;

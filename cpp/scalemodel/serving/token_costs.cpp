@@ -372,6 +372,7 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
     const Unit& unit = kind.units[i];
     for (const LayerOperator& op : unit.operators) {
       if (unit.on_copies(op)) continue;  // one kernel of all experts, below
+      if (op.of_source) continue;        // once per request, with what encodes its source
       if (op.kind == OperatorKind::gemm) {
         add_gemm(cost, unit, op, m);
         add_adapters(cost, unit, op, m);

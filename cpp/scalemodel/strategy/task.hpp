@@ -88,6 +88,7 @@ struct Task {
   int images = 0;  ///< of a sequence, whose tokens are among its own
   int image_height = 0, image_width = 0;
   bool frozen_vision = false;
+  int source_tokens = 0;  ///< of a sequence, for an encoder whose output it attends to
 
   bool operator==(const Task&) const = default;
 };
@@ -118,7 +119,9 @@ struct RecordOf<Task> {
       field("image_height", &T::image_height, 0, 1e6, "pixels of an image"),
       field("image_width", &T::image_width, 0, 1e6, "pixels of an image"),
       field("frozen_vision", &T::frozen_vision,
-            "the vision tower does not learn; its projector does")};
+            "the vision tower does not learn; its projector does"),
+      field("source_tokens", &T::source_tokens, 0, 1e7,
+            "tokens of the source that an encoder reads of every sequence")};
 };
 
 }  // namespace scalemodel

@@ -26,6 +26,7 @@ from scalemodel.cli.codesigns import add_codesign
 from scalemodel.cli.completion import add_completion
 from scalemodel.cli.estimates import add_estimate, record, summary
 from scalemodel.cli.fleets import add_fleet
+from scalemodel.cli.generation import add_generate
 from scalemodel.cli.jobs import add_compare_log, add_launch
 from scalemodel.cli.merges import add_merge
 from scalemodel.cli.options import Parser, option_name
@@ -79,6 +80,7 @@ _COMMANDS = (
     add_compare_clusters,
     add_rl,
     add_serve,
+    add_generate,
     add_trace,
     add_fleet,
     add_route,

@@ -28,6 +28,7 @@ from scalemodel.resolve.models import Model
 from scalemodel.resolve.stacks import DEFAULT_STACK, StackLike
 from scalemodel.resolve.tasks import Training
 from scalemodel.serving.batches import BatchServing
+from scalemodel.serving.generation import GenerationServing
 from scalemodel.serving.serve import Serving
 from scalemodel.serving.task import Inference
 
@@ -317,7 +318,7 @@ def estimate(
     stack: StackLike = DEFAULT_STACK,
     network: Network = None,
     ablation: _core.Ablation | None = None,
-) -> Estimate | GroupEstimate | Serving | BatchServing:
+) -> Estimate | GroupEstimate | Serving | BatchServing | GenerationServing:
     """Predicts one training step of a model on a cluster, or what a deployment of it serves.
 
     Parameters

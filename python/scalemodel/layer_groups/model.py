@@ -12,6 +12,7 @@ import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.safe_text import plain
+from scalemodel.layer_groups.generation import GenerationFacts, facts_from
 from scalemodel.layer_groups.group import Group
 from scalemodel.layer_groups.layers import (
     Convolution,
@@ -54,6 +55,8 @@ class ComposedModel:
     name, title : str
     groups : tuple of Group
         In the order they run.
+    generation : GenerationFacts or None
+        What stands around the step of a model that makes images or videos.
 
     Examples
     --------
@@ -65,6 +68,7 @@ class ComposedModel:
     name: str
     groups: tuple[Group, ...]
     title: str = field(default="", compare=False)
+    generation: GenerationFacts | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for key in ("name", "title"):
@@ -213,7 +217,8 @@ class ComposedModel:
         return [replace(frozen, **lower), replace(group, **upper)]
 
     def __getstate__(self) -> dict[str, object]:
-        return {"name": self.name, "groups": self.groups, "title": self.title}
+        kept = ("name", "groups", "title", "generation")
+        return {key: getattr(self, key) for key in kept}
 
     def __repr__(self) -> str:
         return (
@@ -233,6 +238,11 @@ def _checked(name: str, groups: Sequence[Group], title: str) -> ComposedModel:
 
 
 def _of_decoder(model: resolve.Model) -> ComposedModel:
+    if model.shape.encoder_layers:
+        raise ScaleModelError(
+            f"model={model.name!r}: an encoder and a decoder that attends to it are no chain of "
+            "layer groups; estimate and serve take the model itself"
+        )
     parts = _core.decoder_groups(model.shape)
     groups = [
         DecoderPart(name=part.name, shape=model.shape, part=index)
@@ -241,7 +251,10 @@ def _of_decoder(model: resolve.Model) -> ComposedModel:
     return _checked(model.name, groups, model.title)
 
 
-_ENTRY_KEYS = ("name", "title", "family", "aliases", "group", "parameters", "source", "note")
+_ENTRY_KEYS = (
+    *("name", "title", "family", "aliases", "group", "parameters", "source", "note"),
+    "generation",
+)
 
 
 def from_table(table: Mapping[str, Any], where: str) -> ComposedModel:
@@ -260,7 +273,8 @@ def from_table(table: Mapping[str, Any], where: str) -> ComposedModel:
         group_from_table(dict(group), f"{where}: group[{index}]")
         for index, group in enumerate(groups)
     ]
-    return _checked(name, built, str(table.get("title", name)))
+    model = _checked(name, built, str(table.get("title", name)))
+    return replace(model, generation=facts_from(table.get("generation"), where))
 
 
 @catalog.kept(256)

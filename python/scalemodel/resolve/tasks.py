@@ -64,6 +64,9 @@ class Training:
         The tower stands on the first stage, and without images it is left out.
     image_height, image_width : int
         Pixels of an image; towers that scale every image to one size ignore them.
+    source_tokens : int
+        Tokens of what the encoder of an encoder-decoder model reads of every sequence; it stands on
+        the first stage.
     frozen_vision : bool
         The tower does not learn, its projector does. Beside adapters neither learns.
     lengths : sequence of int, path or str, optional
@@ -115,6 +118,7 @@ class Training:
     image_height: int = 0
     image_width: int = 0
     frozen_vision: bool = False
+    source_tokens: int = 0
     lengths: Lengths = None
     packing: PackingName = "plain"
     core: _core.Task = field(init=False, repr=False, compare=False)

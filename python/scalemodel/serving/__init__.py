@@ -14,11 +14,13 @@ from scalemodel._core import (
 from scalemodel.serving.basis import coverage
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
+from scalemodel.serving.encoders import EncoderPool, serve_encoders
 from scalemodel.serving.expert_pools import plan_expert_pools, pool_layouts
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
 from scalemodel.serving.fleet_pools import ServedPools, simulate_pools
 from scalemodel.serving.fleet_study import study_fleets
+from scalemodel.serving.generation import Generation, GenerationServing, serve_generation
 from scalemodel.serving.launch import launch_command, launch_options
 from scalemodel.serving.plans import ServingPlans
 from scalemodel.serving.rates import rate_table
@@ -42,8 +44,11 @@ __all__ = [
     "Autoscaler",
     "BatchServing",
     "CacheTier",
+    "EncoderPool",
     "Failures",
     "FleetPlan",
+    "Generation",
+    "GenerationServing",
     "Inference",
     "Outage",
     "PrefixHits",
@@ -76,6 +81,8 @@ __all__ = [
     "request_stream",
     "serve",
     "serve_batches",
+    "serve_encoders",
+    "serve_generation",
     "serve_split",
     "serving_layouts",
     "simulate_fleet",

@@ -164,8 +164,8 @@ def instance_of(
         layout,
         engine,
     )
-    # Instances are alike for all requests without images.
-    images = task.mix if task.images else None
+    # Instances are alike for all requests without images or sources.
+    images = task.mix if task.images or model.shape.encoder_layers or task.source_tokens else None
     drafts = drafts_of(task)
     constants = started_engine(engine, task)
     unlimited = constants if task.adapters else None

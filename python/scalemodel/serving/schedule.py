@@ -15,6 +15,7 @@ import scalemodel._core as _core
 from scalemodel._core import SchedulerLimits
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.engines import engine as engine_constants
+from scalemodel.serving.encoders import images_of
 from scalemodel.serving.plan import ServingPlan
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ _REQUEST_COLUMNS = (
 _SPARE_BLOCKS = 1  # of vLLM's pool: the block that padding points to
 _MOST_BLOCKS = 10**8
 _MOST_TOKENS = 10**9
+_MOST_IMAGES = 10**6
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,10 @@ class PromptRequest:
         the output. Only without ids.
     arrival : float
         Seconds, or the number of the step before which it comes, where steps have no times.
+    images : float, optional
+        Images of the prompt, whose tokens are among its own; as many as in the task of the plan
+        when left out. Two requests share those that lie in blocks of the same names, or ids, so
+        that different images must have different ones (engines hash their pixels).
 
     Examples
     --------
@@ -73,6 +79,7 @@ class PromptRequest:
     output: int | Sequence[int]
     block_names: Sequence[int | str] = ()
     arrival: float = 0.0
+    images: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("prompt", "output"):
@@ -94,6 +101,12 @@ class PromptRequest:
             raise ScaleModelError(f"arrival={arrival!r}: must be a number", code="malformed")
         if not 0 <= arrival < math.inf:
             raise ScaleModelError(f"arrival={arrival!r}: must be from 0", code="malformed")
+        images = self.images
+        number = isinstance(images, (int, float)) and not isinstance(images, bool)
+        if images is not None and (not number or not 0 <= images <= _MOST_IMAGES):
+            raise ScaleModelError(
+                f"images={images!r}: must be a number from 0 to 1e6", code="malformed"
+            )
         if len(self.block_names) and not isinstance(self.prompt, int):
             raise ScaleModelError(
                 "block_names: must be left out where the prompt is given as ids", code="malformed"
@@ -239,11 +252,6 @@ def limits_of(plan: ServingPlan) -> SchedulerLimits:
     """
     if plan.instance is None:
         raise ScaleModelError(f"plan: does not run ({plan.verdict})", code="malformed")
-    if plan.task.images:
-        raise ScaleModelError(
-            f"images={plan.task.images!r}: must be 0: requests of known content are text",
-            code="malformed",
-        )
     engine = engine_constants(plan.engine).replace(**plan.engine_limits)
     if not (
         engine.mixed_batches
@@ -462,9 +470,11 @@ def replay_schedule(
         limits = limits_of(plan)
     elif plan is not None:
         limits_of(plan)  # Raises where its steps are not of this kind.
-    columns = _columns(requests, name_tokens, limits.block_tokens)
+    asked = list(requests)
+    columns = _columns(asked, name_tokens, limits.block_tokens)
     if plan is None or plan.instance is None:
         steps, served = _core.schedule_requests(limits, *columns)
     else:
-        steps, served = plan.instance.schedule(limits, *columns)
+        images = images_of(asked, plan)
+        steps, served = plan.instance.schedule(limits, *(*columns, images))
     return StepSchedule(limits, plan is not None, steps, served, *columns[:3])

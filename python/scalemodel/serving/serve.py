@@ -15,6 +15,12 @@ from scalemodel.layer_groups.strategy import GroupStrategy
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
 from scalemodel.serving.batches import BatchServing, serve_batches
+from scalemodel.serving.generation import (
+    GENERATION_STACK,
+    Generation,
+    GenerationServing,
+    serve_generation,
+)
 from scalemodel.serving.launch import launch_command
 from scalemodel.serving.plan import (
     ENGINE_LIMITS,
@@ -259,6 +265,18 @@ def serve(
 ) -> BatchServing: ...
 @overload
 def serve(
+    model: ComposedModel | str,
+    cluster: str | Path | Mapping[str, Any] | Cluster,
+    task: Generation,
+    layout: _core.ServingLayout | None = None,
+    *,
+    engine: str = GENERATION_STACK,
+    concurrency: float | None = None,
+    requests_per_s: float | None = None,
+    replicas: int | None = None,
+) -> GenerationServing: ...
+@overload
+def serve(
     model: str | Path | Mapping[str, Any] | Model,
     cluster: str | Path | Mapping[str, Any] | Cluster,
     task: Inference,
@@ -276,7 +294,7 @@ def serve(
 def serve(
     model: str | Path | Mapping[str, Any] | Model | ComposedModel,
     cluster: str | Path | Mapping[str, Any] | Cluster,
-    task: Inference,
+    task: Inference | Generation,
     layout: _core.ServingLayout | GroupStrategy | _core.Strategy | None = None,
     *,
     engine: str = DEFAULT_ENGINE,
@@ -286,7 +304,7 @@ def serve(
     max_batched_tokens: int | None = None,
     max_running_sequences: int | None = None,
     expert_cluster: str | Path | Mapping[str, Any] | Cluster | None = None,
-) -> Serving | BatchServing:
+) -> Serving | BatchServing | GenerationServing:
     """What a serving plan delivers in its steady state.
 
     Parameters
@@ -294,7 +312,8 @@ def serve(
     model, cluster
         As for `estimate`. A model of layer groups (an encoder, a ranking model) answers with one
         forward pass over the requests that have arrived, on the whole cluster; see `serve_batches`.
-    task : Inference
+        A generator of images or videos (``"flux_1_dev"``) answers a `Generation`.
+    task : Inference or Generation
     layout : ServingLayout, optional
         Degrees of one instance; a single accelerator when left out. A GroupStrategy for a model of
         layer groups.
@@ -318,7 +337,7 @@ def serve(
     -------
     Serving
         A plan that cannot run is an answer with a verdict, not an error. A BatchServing for a model
-        of layer groups.
+        of layer groups, a GenerationServing for a Generation.
 
     Raises
     ------
@@ -346,14 +365,27 @@ def serve(
     >>> plan.verdict, plan.accelerators, list(plan.pools().index)
     ('ok', 16, ['attention', 'experts', 'dispatch', 'combine'])
     """
-    if not isinstance(task, Inference):
-        raise ScaleModelError(f"task={task!r}: must be an Inference")
+    if not isinstance(task, (Inference, Generation)):
+        raise ScaleModelError(f"task={task!r}: must be an Inference or a Generation")
     if concurrency is not None and requests_per_s is not None:
         raise ScaleModelError("concurrency, requests_per_s: give one of the two")
     for argument, value in (("concurrency", concurrency), ("requests_per_s", requests_per_s)):
         if value is not None:
             number_from_to(argument, value, 0, _MANY)
     limits = engine_limits(max_batched_tokens, max_running_sequences)
+    if isinstance(task, Generation):
+        if limits:
+            raise ScaleModelError(f"{next(iter(limits))}: a Generation has no engine")
+        return serve_generation(
+            cast(Any, model),
+            cluster,
+            task,
+            cast(Any, layout),
+            concurrency=concurrency,
+            requests_per_s=requests_per_s,
+            replicas=replicas,
+            stack=GENERATION_STACK if engine == DEFAULT_ENGINE else engine,
+        )
     if is_composed(model):
         if limits:
             raise ScaleModelError(f"{next(iter(limits))}: models of layer groups have no engine")
@@ -364,6 +396,7 @@ def serve(
         )
     chosen = resolve.model(cast("str | Path | Mapping[str, Any] | Model", model))
     where = cluster if isinstance(cluster, Cluster) else resolve.cluster(cluster)
+    task = task.read_by(chosen)
     name = engine_for(engine)
     plan = _core.ServingLayout() if layout is None else layout
     if not isinstance(plan, _core.ServingLayout):
@@ -466,12 +499,14 @@ _SHARED_DEGREES = ("tp", "pp", "ep", "cp")
 
 def estimate_serving(
     model: Any, cluster: Any, task: Any, strategy: Any, engine: object
-) -> Serving | BatchServing:
+) -> Serving | BatchServing | GenerationServing:
     """What `sm.estimate` answers for an Inference: `serve` at as much as memory allows."""
-    if not isinstance(task, Inference):
+    if not isinstance(task, (Inference, Generation)):
         raise ScaleModelError(f"task={task!r}: must be a Training, FineTuning or Inference")
     if engine is not None and not isinstance(engine, str):
         raise ScaleModelError(f"stack={engine!r}: must name an engine where a model is served")
+    if isinstance(task, Generation):
+        return serve(model, cluster, task, strategy, engine=engine or GENERATION_STACK)
     if is_composed(model):
         return serve(model, cluster, task, strategy)
     if isinstance(strategy, _core.Strategy):

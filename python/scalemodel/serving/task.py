@@ -111,6 +111,11 @@ class Inference:
         that share their patches count as one image.
     image_height, image_width : int
         Pixels, for towers that read images in their own size.
+    source_tokens : float
+        Of an encoder-decoder model, tokens of what its encoder reads of every request: once, in the
+        step that computes the prompt of the decoder, which is what `input_tokens` counts. A model
+        that reads sound in windows of one length (Whisper) has as many positions for each, which
+        `serve` fills in.
     encoder_hit_fraction : float
         Of the images, those whose encodings the encoder cache holds already; 1 where instances of
         encoders alone send them.
@@ -150,6 +155,7 @@ class Inference:
     image_height: int = 0
     image_width: int = 0
     encoder_hit_fraction: float = 0.0
+    source_tokens: float = 0.0
     acceptance_decay: float = 1.0
     acceptance_power: float = 0.5
     draft_width: int = 1
@@ -221,6 +227,21 @@ class Inference:
         Inference(input_tokens=8, output_tokens=8, ...speculative_tokens=0, ...)
         """
         return replace(self, speculative_tokens=0, **_PLAIN)
+
+    def read_by(self, served: Model) -> Inference:
+        """The same, with the source that every request to a model of fixed windows has.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = Inference(input_tokens=4, output_tokens=200)
+        >>> task.read_by(sm.model("whisper_large_v3")).source_tokens
+        1500
+        """
+        positions = served.shape.encoder_positions
+        if not positions or self.source_tokens:
+            return self
+        return replace(self, source_tokens=positions)
 
     @property
     def tokens_per_step(self) -> float:

@@ -10,10 +10,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.layer_groups import (
-    BatchInference,
     ComposedModel,
     GroupEstimate,
     GroupStrategy,
@@ -23,14 +23,13 @@ from scalemodel.layer_groups.estimate import estimate_groups
 from scalemodel.resolve.stack_choice import stack_for, unstated
 from scalemodel.resolve.stacks import eager_facts
 from scalemodel.resolve.tasks import Precision, Training
+from scalemodel.serving.generation import Generation, generation_pass
 from scalemodel.validation.place import Place, cluster_of, place
 from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 from scalemodel.validation.sharding_text import sharding_name
 
 if TYPE_CHECKING:
     from typing import Literal
-
-    import scalemodel._core as _core
 
     Prefetch = Literal["none", "one", "unlimited"]
     Buckets = Literal["unit", "group"]
@@ -56,10 +55,6 @@ OUTPUT_COLUMNS = (
     *("predicted_step_time_s", "predicted_latency_s", "predicted_samples_per_s"),
     *("predicted_note", "skip_reason"),
 )
-#: Pixels of an image, either way, behind one place of what a kind of model sees: latents, patches
-#: of two latents, latents of a deep autoencoder (arXiv 2410.10733). Frames of a video behind one.
-_PIXELS = {"unet": 8, "linear": 32, "": 16}
-_FRAMES = 4
 #: Samples at a time of an accelerator that generates as many as it can, where a row says nothing.
 _OFFLINE_BATCH = 8
 _SHARDINGS = {"ddp": "ddp", "zero1": "zero1", "zero2": "zero1", "zero3": "fsdp", "hsdp": "fsdp"}
@@ -90,10 +85,12 @@ def _sized(model: ComposedModel, row: Row) -> ComposedModel:
     if size is None and tokens is None:
         raise SkippedRowError("missing:resolution")
     if size is not None:
-        pixels = next(side for kind, side in _PIXELS.items() if kind in row.text("kind").lower())
-        patches = int(size[1]) / pixels * int(size[2]) / pixels
-        frames = row.number("frames") or 1
-        patches *= 1 + (frames - 1) // _FRAMES
+        if model.generation is None:
+            raise SkippedRowError("unknown_architecture:latents")
+        frames = round(row.number("frames") or 1)
+        patches = _core.latent_places(
+            model.generation.grid, int(size[1]), int(size[2]), max(1, frames)
+        )
         if tokens is not None and tokens > patches:  # text beside the patches
             return _with_text(model.with_tokens(patches), patches, tokens)
         return model.with_tokens(patches)
@@ -225,20 +222,31 @@ def _serving(row: Row) -> Prediction:
     batch = row.count("global_batch") or _OFFLINE_BATCH
     if alone:  # every accelerator generates samples of its own
         where = replace(where, accelerators=1, node_accelerators=1)
-    task = BatchInference(global_batch=batch * passes, sequence=1, precision=precision)
-    mesh = _mesh("ddp", tp, cp, where.accelerators)
-    stack = _serving_stack(row)
-    denoising = _asked(model, where, task, GroupStrategy({"*": mesh}), stack).step_time_s
-    latency_s = steps * float(denoising)
+    facts = model.generation
+    if facts is None:
+        raise SkippedRowError("unknown_architecture:latents")
     size = re.search(r"(\d+)\s*[x*]\s*(\d+)", row.text("resolution"))
-    if size is not None and row.number("frames") is None:
-        decoder = compose("image_decoder").with_tokens(int(size[1]) * int(size[2]))
-        one = replace(where, accelerators=1, node_accelerators=1)
-        task = BatchInference(global_batch=batch, sequence=1, precision="bf16")
-        latency_s += float(_asked(decoder, one, task, GroupStrategy("ddp"), stack).step_time_s)
-        notes.append("text encoders not counted")
-    else:
-        notes.append("text encoders and video decoder not counted")
+    if size is None or row.number("frames") is not None:
+        facts = replace(facts, decoder="")
+        notes.append("video decoder not counted")
+    task = Generation(
+        height=int(size[1]) if size else 1,
+        width=int(size[2]) if size else 1,
+        steps=steps,
+        guidance=passes == 2,
+        precision=precision,
+    )
+    made = generation_pass(
+        replace(model, generation=facts),
+        cluster_of(where),
+        task,
+        _mesh("ddp", tp, cp, where.accelerators),
+        _serving_stack(row),
+        batch,
+    )
+    if made.denoising.illegal:
+        raise SkippedRowError(made.denoising.verdict)
+    latency_s = made.total_s
     instances = row.required_count("n_gpus") // where.accelerators
     rate = instances * batch / latency_s
     if not row.text("global_batch"):

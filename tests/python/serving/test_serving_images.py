@@ -122,7 +122,7 @@ def test_what_cannot_be_asked_is_told():
     with pytest.raises(sm.ScaleModelError, match="images=20: of 256 tokens each must fit"):
         served("gemma3_12b", SEEN.replace(images=20))
     asked = [sm.PromptRequest([*range(256)], 10)]
-    with pytest.raises(sm.ScaleModelError, match="images=1: must be 0: requests of known"):
+    with pytest.raises(sm.ScaleModelError, match="images=1: of 1024 tokens each must fit"):
         served("mistral_small_3_2_24b", SEEN).simulate(asked)
 
 

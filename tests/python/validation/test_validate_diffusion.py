@@ -88,7 +88,7 @@ def test_samples_steps_and_ranks_weigh_as_they_should(tmp_path: Path) -> None:
         {**VIDEO, "guidance": "pair of passes", "n_gpus": "8", "cfg_parallel": "2"},
     ]
     usual, steps, ranks, pair, halves = asked(tmp_path, *rows).predicted_latency_s
-    assert steps == pytest.approx(2 * usual)
+    assert 1.99 * usual < steps < 2 * usual  # the text is encoded once
     assert 0.5 * usual < ranks < 0.6 * usual
     assert 1.9 * usual < pair < 2.1 * usual
     assert halves == pytest.approx(usual, rel=0.02)
@@ -108,7 +108,7 @@ def test_samples_steps_and_ranks_weigh_as_they_should(tmp_path: Path) -> None:
         ({"pp": "4"}, "unsupported:mesh"),
         ({"global_batch": "1023"}, "illegal:batch"),
         ({"tp": "64", "micro_batch": ""}, "illegal:mesh"),
-        ({"model": "bert_large", "tokens_per_sample": ""}, "illegal:malformed"),
+        ({"model": "bert_large", "tokens_per_sample": ""}, "unknown_architecture:latents"),
         ({"resolution": "4x4", "tokens_per_sample": ""}, "illegal:malformed"),
         ({"global_batch": ""}, "missing:global_batch"),
     ],

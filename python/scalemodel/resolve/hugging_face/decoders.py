@@ -118,8 +118,23 @@ DECODERS: Final[Mapping[str, Family]] = {
     "qwen3_next": _GATED_DELTA_EXPERTS,
     "seed_oss": _family(peculiar.query_bias, bias=False),
     "solar_open": _PLAIN,
+    "mt5": _family(read=peculiar.t5, bias=False, position="none"),
+    "step3": _PLAIN,
     "step3p5": _family(qk_norm=True, attention_gate="heads"),
     "step3p7": _family(qk_norm=True, attention_gate="heads"),
+    "t5": _family(read=peculiar.t5, bias=False, position="none", tied=True),
+    "umt5": _family(read=peculiar.t5, bias=False, position="none"),
+    "whisper": _family(
+        read=peculiar.whisper,
+        tied=True,
+        bias=False,
+        position="learned",
+        norm="layernorm",
+        gated=False,
+        qkv_bias=True,
+        out_bias=True,
+        mlp_bias=True,
+    ),
 }
 
 #: Models whose text part stands in a section, or goes by another name -> family of that part.
@@ -138,6 +153,8 @@ ALIASES: Final[Mapping[str, str]] = {
     "kimi_k3": "kimi_linear",
     "kimi_vl": "deepseek_v3",
     "minimax_m3_vl": "minimax_m3",
+    "step3_text": "step3",
+    "step3_vl": "step3",
     "mistral3": "mistral",
     "pixtral": "mistral",
     "qwen2_5_omni": "qwen2",

@@ -104,8 +104,9 @@ def _attention(config: Config, architecture: Architecture) -> list[str]:
             "head_dim": size,
             "v_head_dim": config.number("v_head_dim", default=size, minimum=1),
         }
-        if config.count(count_at("q_lora_rank", default=None)) is not None:
-            architecture["q_lora_rank"] = config.number("q_lora_rank", default=0)
+        low_rank = config.count(count_at("q_lora_rank", "share_q_dim", default=None))
+        if low_rank is not None:
+            architecture["q_lora_rank"] = low_rank
     gated = config.flag("attn_output_gate", False) or config.flag("mla_use_output_gate", False)
     if gated or config.flag("attention_output_gate", False):
         architecture["attention_gate"] = "values"

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from scalemodel.resolve.hugging_face.reading import Config, count_at, malformed, rows_at
+from scalemodel.resolve.hugging_face.reading import (
+    Config,
+    count_at,
+    layers_at,
+    malformed,
+    rows_at,
+)
 from scalemodel.resolve.hugging_face.steps import Architecture
 
 
@@ -107,6 +113,57 @@ def layer_embeddings(config: Config, architecture: Architecture) -> None:
     architecture["residual_rank"] = config.number("laurel_rank", default=0)
     architecture["kv_shared_layers"] = config.number("num_kv_shared_layers", default=0)
     config.items("activation_sparsity_pattern")
+
+
+def t5(config: Config, architecture: Architecture) -> list[str]:
+    """T5 (transformers, models/t5): an encoder and a decoder of like layers.
+
+    Biases of relative positions, a table of 32 x heads each, are not counted.
+    """
+    layers = config.count(layers_at("num_layers", "num_hidden_layers"))
+    activation = config.text("feed_forward_proj", "relu")
+    config.value("dense_act_fn"), config.flag("is_gated_act", False)
+    config.value("relative_attention_num_buckets", "relative_attention_max_distance")
+    architecture |= {
+        "layers": config.count(layers_at("num_decoder_layers", default=layers)),
+        "encoder_layers": layers,
+        "hidden": config.count(count_at("d_model", "hidden_size")),
+        "vocab": config.count(rows_at("vocab_size")),
+        "heads": config.count(count_at("num_heads", "num_attention_heads")),
+        "head_dim": config.count(count_at("d_kv", default=64)),
+        "ffn": config.count(count_at("d_ff")),
+        "gated": activation.startswith("gated"),
+    }
+    architecture["kv_heads"] = architecture["heads"]
+    return []
+
+
+def whisper(config: Config, architecture: Architecture) -> list[str]:
+    """Whisper (transformers, models/whisper): windows of sound, two frames of 10 ms a position.
+
+    The encoder has the heads and widths of the decoder in every released size; a file in which they
+    differ is told so.
+    """
+    pairs = (("attention_heads", "heads"), ("ffn_dim", "ffn"))
+    for key, name in pairs:
+        architecture[name] = config.count(count_at(f"decoder_{key}"))
+    architecture |= {
+        "layers": config.count(layers_at("decoder_layers")),
+        "encoder_layers": config.count(layers_at("encoder_layers")),
+        "encoder_positions": config.count(rows_at("max_source_positions", default=1500)),
+        "encoder_channels": config.number("num_mel_bins", default=80, minimum=1),
+        "encoder_stride": 2,
+        "hidden": config.count(count_at("d_model")),
+        "vocab": config.count(rows_at("vocab_size")),
+        "positions": config.count(rows_at("max_target_positions", default=448)),
+        "kv_heads": architecture["heads"],
+    }
+    config.count(layers_at("num_hidden_layers", default=None))
+    return [
+        f"encoder_{key}"
+        for key, name in pairs
+        if config.count(count_at(f"encoder_{key}")) != architecture[name]
+    ]
 
 
 def two_blocks_a_layer(config: Config, architecture: Architecture) -> None:

@@ -69,6 +69,10 @@ def alone(plan: ServingPlan) -> Instance:
     return Instance(plan, prefix_caching=plan.task.prefix_hit_fraction > 0)
 
 
+#: Families with an encoder that vLLM has a class of (``vllm/model_executor/models/registry.py``).
+_ENCODED: Final = ("whisper",)
+
+
 def launch_command(plan: ServingPlan) -> str:
     """The command line of one instance, ready for a shell.
 
@@ -90,7 +94,12 @@ def launch_command(plan: ServingPlan) -> str:
     >>> print(launch_command(plan))
     vllm serve meta-llama/Meta-Llama-3-70B-Instruct --tensor-parallel-size 4 ...
     """
-    family_of(plan.engine)
+    family = family_of(plan.engine)
+    if plan.model.shape.encoder_layers and not (family == "vllm" and plan.model.family in _ENCODED):
+        raise ScaleModelError(
+            f"engine={plan.engine!r}: no command is known by which it starts {plan.model.name}; "
+            f"encoders: vLLM, of {', '.join(_ENCODED)}"
+        )
     start = start_of(alone(plan))
     if len(start.nodes) == 1:
         return shell(start.nodes[0], start.environment)

@@ -132,6 +132,11 @@ class Instance:
         return math.ceil(self.plan.task.images - 1e-9)
 
     @property
+    def hears(self) -> bool:
+        """Whether an encoder reads sound for the decoder."""
+        return self.plan.model.shape.encoder_channels > 0
+
+    @property
     def running(self) -> int:
         """Sequences that the instance may run at once.
 

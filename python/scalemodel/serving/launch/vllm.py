@@ -122,9 +122,9 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
         running = tokens
     words = ["--max-model-len", str(instance.length), "--max-num-seqs", str(running)]
     words += ["--max-num-batched-tokens", str(tokens)]
-    words.append(
-        "--enable-chunked-prefill" if constants.chunked_prefill else "--no-enable-chunked-prefill"
-    )
+    # A source is encoded at once, for a whole prompt (``vllm/config/vllm.py``, is_encoder_decoder).
+    chunks = constants.chunked_prefill and not instance.hears
+    words.append("--enable-chunked-prefill" if chunks else "--no-enable-chunked-prefill")
     words += ["--gpu-memory-utilization", f"{constants.memory_fraction:g}"]
     if not instance.latent:
         words += ["--block-size", str(constants.block_tokens)]
@@ -134,6 +134,8 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     words.append(
         "--enable-prefix-caching" if instance.prefix_caching else "--no-enable-prefix-caching"
     )
+    if instance.hears:
+        words += ["--limit-mm-per-prompt", json.dumps({"audio": 1})]
     if instance.images:
         words += ["--limit-mm-per-prompt", json.dumps({"image": instance.images})]
         if instance.plan.layout.encoder_data_parallel:
