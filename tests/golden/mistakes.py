@@ -203,6 +203,14 @@ sm.codesign("llama3_8b", cluster, task, vary={"fabric.bandwidth": ["800 Gbit"]})
     fabric.bandwidth | '800 Gbit' | one of the units B/s | Gbit/s
 sm.estimate("llama3_8b", cluster, task, stack="nemo")
     stack | 'nemo' | 'nemo_mcore_2024_25' | did you mean
+sm.serve("flan_t5_xxl", "dgx_h100", chat)
+    source_tokens | 0 | those of a source | the model has an encoder
+sm.serve("whisper_large_v3", "dgx_h100", chat.replace(source_tokens=3000))
+    source_tokens | 3000 | must be 1500 | as every source of the model has
+sm.serve("flux_1_dev", "dgx_h100", sm.Generation(height=512, width=512, frames=8))
+    frames | 8 | must be 1 | makes images
+sm.serve("llama3_8b", "dgx_h100", sm.Generation(height=512, width=512))
+    model | llama3_8b | [generation] | makes images or videos
 sm.serve("llama3_8b", "dgx_h100", chat, engine="vlm")
     engine | 'vlm' | 'vllm_v1' | did you mean
 sm.model({**config, "hidden_sise": 4096, "hidden_size": None})

@@ -35,7 +35,9 @@ double request_patches(const Model& model, const RequestMix& mix) {
       malformed("source_tokens", mix.source,
                 "must be " + text_of(positions) + ", as every source of the model has");
     }
-    if (mix.source <= 0) malformed("source_tokens", mix.source, "must be those of a source");
+    if (mix.source <= 0) {
+      malformed("source_tokens", mix.source, "must be those of a source: the model has an encoder");
+    }
     return mix.source;
   }
   if (mix.source > 0) {

@@ -54,7 +54,7 @@ def facts_from(table: Any, where: str) -> GenerationFacts | None:
     Examples
     --------
     >>> facts_from({"pixels": 16, "steps": 28, "passes": 1}, "flux.toml").grid
-    LatentGrid(pixels=16)
+    LatentGrid(pixels=16.0)
     """
     if table is None:
         return None
