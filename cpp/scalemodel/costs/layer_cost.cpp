@@ -5,6 +5,7 @@
 
 #include "scalemodel/costs/layer_builder.hpp"
 #include "scalemodel/costs/layer_memory.hpp"
+#include "scalemodel/costs/layer_operators.hpp"
 #include "scalemodel/costs/newton_schulz.hpp"
 #include "scalemodel/costs/operator_cost.hpp"
 
@@ -131,6 +132,43 @@ Split add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
 }
 
 constexpr double kBlockLaunches = 8;  ///< of one ring block each way; counted, not timed
+
+/// Operations of rotary embedding on one tensor of one document each way: slices of positions and
+/// channels, cosine and sine, two products, halves exchanged, and what joins them. Counted in
+/// Megatron-Core's _apply_rotary_pos_emb_thd before it lost its loop
+/// (megatron/core/models/common/embeddings/rope_utils.py).
+constexpr double kRopeForward = 21, kRopeBackward = 14;
+constexpr double kRotated = 2;  ///< queries and keys
+/// Operations that find where a document's chunk lies, before and behind the attention of context
+/// ranks that exchange heads; each knows its bounds only once the accelerator has told. Counted in
+/// Transformer Engine, reorder_seq_chunks_*_thd (pytorch/attention/dot_product_attention/
+/// context_parallel.py).
+constexpr double kChunkBefore = 11, kChunkBehind = 7;
+
+bool rotates(const LayerKind& kind) {
+  return std::ranges::any_of(kind.units, [](const Unit& unit) {
+    return std::ranges::any_of(unit.operators, [](const LayerOperator& op) {
+      return op.kind == OperatorKind::rotary;
+    });
+  });
+}
+
+/// Loops over the documents of packs that the CPU runs through in every layer.
+void add_document_loops(LayerBuilder& builder, const LayerKind& kind, const LayerLayout& layout,
+                        const Stack& stack) {
+  if (layout.packs.attended <= 0 || !kind.attention.present()) return;
+  const double documents = layout.micro_batch * layout.packs.documents * kOperationLaunches;
+  if (stack.rope_by_document && rotates(kind)) {
+    builder.launches(documents * kRotated * kRopeForward, documents * kRotated * kRopeBackward);
+  }
+  const bool exchanges = layout.cp > 1 && layout.context == ContextParallel::all_to_all;
+  if (stack.exchange_by_document && exchanges) {
+    // Queries, keys and values go there and the output comes back; of gradients the reverse.
+    const double chunks = documents * 2 * layout.cp;
+    builder.launches(chunks * (3 * kChunkBefore + kChunkBehind),
+                     chunks * (kChunkBefore + 3 * kChunkBehind));
+  }
+}
 
 /// Gathers along the sequence of batch-first tensors arrive rank by rank and are copied into place.
 /// Products fused with their collectives write where it belongs.
@@ -366,6 +404,7 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
         add_operators(builder, unit, unit_shard(kind, unit, layout, size, conditions), context);
   }
   add_gather_copies(builder, model, kind, layout, size, conditions, cluster);
+  add_document_loops(builder, kind, layout, conditions.stack);
 
   LayerCost cost;
   cost.forward.compute = builder.forward();

@@ -190,12 +190,33 @@ void add_attention(const Pricing& p, const LayerOperator& op) {
                                      p.conditions().storage, p.context.timers.storage));
 }
 
+/// Operations of a gated delta rule without a kernel of its own: the triangle of a chunk is
+/// inverted row by row, then chunk follows chunk. Counted in torch_chunk_gated_delta_rule
+/// (huggingface/transformers, models/qwen3_next/modeling_qwen3_next.py), which Megatron-Core calls in
+/// deterministic mode (megatron/core/ssm/gated_delta_net.py).
+constexpr double kRowOperations = 16, kChunkOperations = 34;
+/// PyTorch's deterministic mode fills whatever it allocates, with a kernel of its own
+/// (torch.utils.deterministic.fill_uninitialized_memory).
+constexpr double kFilledOperation = 2;
+
+void add_deterministic_scan(const Pricing& p, const RecurrentShape& shape, double tokens) {
+  const double chunk = shape.chunk;
+  const double operations =
+      kRowOperations * (chunk - 1) + kChunkOperations * std::ceil(tokens / chunk);
+  const double launches = kFilledOperation * kOperationLaunches * operations;
+  p.builder.launches(launches, 2 * launches);
+}
+
 /// A rank scans whole sequences, of its share of the heads where context ranks split them.
 void add_scan(const Pricing& p, const LayerOperator& op) {
   const AttentionWork& whole = p.context.attention;
   const double context = whole.keys / whole.queries;
   const ScanWork work{op.recurrence.sharded(p.shard.tp * context), whole.batch, whole.keys};
   p.builder.scan(scan_time(work, p.context.cluster.accelerator, p.element()));
+  const bool delta = work.shape.kind == Recurrence::gated_delta;
+  if (delta && p.conditions().stack.deterministic) {
+    add_deterministic_scan(p, work.shape, work.tokens);
+  }
 }
 
 /// Rows brought into the order of their experts and back, `rows` bytes once. One rank, or one copy

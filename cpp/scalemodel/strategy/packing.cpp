@@ -114,6 +114,7 @@ PackShape pack_shape(const Packing& packing, int sequence, const PackSplit& spli
     shape.attended = squares / tokens;
   }
   shape.context = context / tokens;
+  shape.documents = shape.fill * sequence * static_cast<double>(packing.lengths.size()) / tokens;
   if (split.cp > 1) shape.exchange = exchanged / (tokens * (split.cp - 1));
   return shape;
 }

@@ -47,6 +47,7 @@ struct PackShape {
   double attended = 0;
   double context = 1;   ///< ranks that a token's document is split over, in the mean
   double exchange = 1;  ///< tokens that context ranks exchange, of those of whole sequences
+  double documents = 1;  ///< in a slot of the sequence, in the mean
 
   bool operator==(const PackShape&) const = default;
 };

@@ -57,6 +57,8 @@ struct KernelFusion {
   bool fp8_attention = false;      ///< narrow runs multiply queries, keys and values in FP8 too
   bool row_scales = false;         ///< narrow formats have a scale per row, not per tensor
   bool dropout = false;
+  bool rope_by_document = false;  ///< rotary embedding of packs, one document after another
+  bool deterministic = false;     ///< no kernel whose sums depend on who comes first
   bool softmax_loss = false;  ///< unfused loss: its softmax is one kernel each way
   bool autocast = false;      ///< weights stay in FP32, cast in every pass; gradients are cast back
   /// The head has as many columns as fill this many on every tensor rank, or some unused ones.
@@ -106,6 +108,8 @@ struct CommunicationPolicy {
   bool tensor_gathers = false;         ///< sharded parameters: tensor by tensor, in every pass
   bool batch_first = false;            ///< gathers along the sequence copy the tensor into place
   bool narrow_gather = false;  ///< tensor ranks gather inputs in the format of the linear layers
+  /// Context ranks that exchange heads put packs in order document by document.
+  bool exchange_by_document = false;
 
   bool operator==(const CommunicationPolicy&) const = default;
 };
@@ -182,6 +186,10 @@ struct RecordOf<Stack> {
       field<T>("fp8_attention", &T::fp8_attention, "attention of narrow runs in FP8"),
       field<T>("row_scales", &T::row_scales, "a scale per row of what narrow GEMMs read"),
       field<T>("dropout", &T::dropout, "dropout is applied, its masks saved for backward"),
+      field<T>("rope_by_document", &T::rope_by_document,
+               "rotary embedding of packs, one document after another"),
+      field<T>("deterministic", &T::deterministic,
+               "recurrent mixers in operations of the framework, whose sums have one order"),
       field<T>("vocab_multiple", &T::vocab_multiple, 1, 1e6,
                "columns of the head on a tensor rank are padded to a multiple of this"),
       field<T>("gradients_fp32", &T::gradients_fp32, "gradients accumulated and reduced in FP32"),
@@ -225,6 +233,8 @@ struct RecordOf<Stack> {
       field<T>("fp32_router", &T::fp32_router, "scores of experts in FP32"),
       field<T>("batch_first", &T::batch_first, "gathers along the sequence are copied into place"),
       field<T>("narrow_gather", &T::narrow_gather, "tensor ranks gather quantised inputs"),
+      field<T>("exchange_by_document", &T::exchange_by_document,
+               "context ranks that exchange heads order packs document by document"),
       field<T>("optimizer_copy_bytes", &T::optimizer_copy, 0, 64,
                "copies of gradient and weight, per sharded parameter that the optimizer updates"),
       field<T>("loss_per_logit_bytes", &T::loss_per_logit, 0, 64,

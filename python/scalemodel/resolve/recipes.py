@@ -20,16 +20,20 @@ MODEL_CLASSES = (
     "compressed_experts",
     "windowed_experts",
     "experts",
+    "delta_rules",
     "dense",
 )
 #: Letters of mixers that keep a state instead of keys.
 _RECURRENT = frozenset("RP")
 _RANKS = ("one", "several")
+_ROUTINGS = ("forced", "natural")
+_CONTEXTS = ("ring", "all_to_all", "all_gather")
 _RECOMPUTATIONS = ("none", "selective", "full")
 _KEYS = {
     *("frameworks", "models", "accelerators", "formats", "tasks", "from", "to"),
     *("tp", "pp", "cp"),
-    *("recompute", "overlap_tp", "attention", "packed", "lora_targets"),
+    *("recompute", "overlap_tp", "attention", "packed", "documents", "lora_targets"),
+    *("context", "routing"),
     *("stack", "modules", "source"),
 }
 _FACTS = frozenset(row["name"] for row in _core.Stack.fields()) - set(FITTED_CONSTANTS)
@@ -58,6 +62,8 @@ class Run:
         Of publication.
     tp, pp, cp : int
         Ranks that a layer, the layers and a sequence are divided over.
+    routing : str
+        ``forced`` where the run says that its router spreads tokens evenly, else ``natural``.
     """
 
     framework: str
@@ -69,6 +75,7 @@ class Run:
     tp: int = 1
     pp: int = 1
     cp: int = 1
+    routing: str = "natural"
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,10 @@ class Recipe:
     packed : int
         Tokens of each of the equal sequences that a pack attends to as long as to its own; 0 where
         sequences are not packed.
+    documents : int
+        Tokens of a document in the mean, where a run says that it packs some; 0 where unknown.
+    context : str
+        How context ranks exchange what attention reads.
     lora_targets : str
         Matrices beside which adapters sit.
     stack : tuple of (str, object)
@@ -98,6 +109,8 @@ class Recipe:
     overlap_tp: bool | None = None
     attention: str = ""
     packed: int = 0
+    documents: int = 0
+    context: str = ""
     lora_targets: str = ""
     stack: tuple[tuple[str, object], ...] = ()
     sources: tuple[str, ...] = ()
@@ -117,7 +130,7 @@ def model_class(architecture: Mapping[str, Any]) -> str:
     ('dense', 'windowed_experts')
     """
     if not architecture.get("experts"):
-        return "dense"
+        return "delta_rules" if architecture.get("recurrence") == "gated_delta" else "dense"
     if set(str(architecture.get("mixers", ""))) & _RECURRENT:
         return "hybrid_experts"
     if architecture.get("kv_lora_rank"):
@@ -165,6 +178,7 @@ def _matches(table: Mapping[str, Any], run: Run) -> bool:
         and _names(table.get("accelerators", ()), run.accelerator, architecture)
         and _names(table.get("formats", ()), run.number_format)
         and _names(table.get("tasks", ()), run.method)
+        and table.get("routing", run.routing) == run.routing
         and all(_ranks(table, key, getattr(run, key)) for key in ("tp", "pp", "cp"))
         and _within(table, run)
     )
@@ -192,6 +206,9 @@ def check_recipe(table: Mapping[str, Any], where: str) -> None:
             raise ScaleModelError(f"{where}: {key}={wrong[0]!r}; legal are {', '.join(values)}")
     if wrong := sorted({table.get(key, "one") for key in ("tp", "pp", "cp")} - set(_RANKS)):
         raise ScaleModelError(f"{where}: {wrong[0]!r} ranks; legal are {', '.join(_RANKS)}")
+    for key, values in (("routing", _ROUTINGS), ("context", _CONTEXTS)):
+        if table.get(key, values[0]) not in values:
+            raise ScaleModelError(f"{where}: {key}={table[key]!r}; legal are {', '.join(values)}")
     if wrong := sorted(set(table.get("stack", {})) - _FACTS):
         raise ScaleModelError(f"{where}: stack: {wrong[0]!r} is no fact of a stack")
 
@@ -252,6 +269,8 @@ def recipe_for(run: Run) -> Recipe:
         attention=next((t["attention"] for t in matching if t.get("attention")), ""),
         lora_targets=next((t["lora_targets"] for t in matching if t.get("lora_targets")), ""),
         packed=next((int(t["packed"]) for t in matching if "packed" in t), 0),
+        documents=next((int(t["documents"]) for t in matching if "documents" in t), 0),
+        context=next((t["context"] for t in matching if t.get("context")), ""),
         stack=tuple(sorted(facts.items())),
         sources=tuple(str(table["source"]) for table in matching),
     )

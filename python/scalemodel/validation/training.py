@@ -17,6 +17,8 @@ from scalemodel.resolve.stack_choice import stack_for, unstated
 from scalemodel.resolve.stacks import eager_facts
 from scalemodel.resolve.tasks import Precision
 from scalemodel.validation.architecture import architecture
+from scalemodel.validation.fine_tuning import adapters, packed
+from scalemodel.validation.layout import filled
 from scalemodel.validation.place import frozen, place
 from scalemodel.validation.recomputation import named_modules, recomputation, stated
 from scalemodel.validation.rows import Row, SkippedRowError, states
@@ -298,6 +300,12 @@ def _framework(row: Row) -> str:
     return recipes.released(row.text("framework"), _year(row))
 
 
+def _routing(row: Row) -> str:
+    """Whether the router is made to spread tokens evenly, as far as the run says."""
+    forced = states(row.text("other_flags").lower(), r"force\w*[-_ ](load[-_ ])?balanc")
+    return "forced" if forced else "natural"
+
+
 def _recipe(
     row: Row,
     method: str,
@@ -314,6 +322,7 @@ def _recipe(
             number_format=precisions(row, [])[0],
             method=method,
             year=_year(row),
+            routing=_routing(row),
             **{key: strategy[key] for key in ("tp", "pp", "cp")},
         )
     )
@@ -343,6 +352,9 @@ _STATED_FACTS: tuple[tuple[str, str, bool, bool], ...] = (
     (r"\bdropless", "drops_tokens", False, True),
     (r"token[-_ ]?drop", "drops_tokens", True, True),
     (r"full[-_ ]iteration", "grouped_launch", True, False),
+    (r"(implementation: ?|cuda_graph_impl=)transformer_engine", "grouped_launch", False, False),
+    (r"(implementation: ?|cuda_graph_impl=)transformer_engine", "fused_experts", False, False),
+    (r"\bdeterministic\b", "deterministic", True, True),
     (r"cuda[-_ ]?graph", "cuda_graphs", True, True),
     (r"full[-_ ]iteration", "cuda_graphs", True, False),
     (r"\bautocast\b", "autocast", True, True),
@@ -388,39 +400,6 @@ def fill_batch(row: Row, micro_batch: int, data_parallel: int, notes: list[str])
     return passes * wave
 
 
-def _unpack(task: dict[str, Any], strategy: dict[str, Any], packed: int, notes: list[str]) -> None:
-    """Packs as the equal sequences that cost as much attention, all else alike.
-
-    Sequences that context ranks divide come in two parts for each of them.
-    """
-    sequence = task["sequence"]
-    if not packed or sequence <= packed or sequence % packed or packed % (2 * strategy["cp"]):
-        return
-    copies = sequence // packed
-    task |= {"sequence": packed, "global_batch": copies * task["global_batch"]}
-    strategy["micro_batch"] *= copies
-    notes.append(f"packs of {copies} sequences of {packed} tokens by the recipe")
-
-
-def _adapters(flags: str, usual: str, notes: list[str]) -> dict[str, Any]:
-    """Rank of low-rank adapters and where they sit, by the flags of a row in lower case.
-
-    Where it does not say they sit where they `usual`-ly do, by the recipe.
-    """
-    rank = re.search(r"\blora_rank\s*=\s*(\d+)", flags)
-    targets = re.search(r"\blora_targets\s*=\s*(qkv|attention|all)\b", flags)
-    if rank is None:
-        notes.append("LoRA rank 16 assumed")
-    elif int(rank.group(1)) < 1:
-        raise SkippedRowError("illegal:lora_rank")
-    if targets is None:
-        notes.append(f"LoRA on {usual} by the recipe" if usual else "LoRA on attention assumed")
-    return {
-        "lora_rank": int(rank.group(1)) if rank else 16,
-        "lora_targets": targets.group(1) if targets else usual or "attention",
-    }
-
-
 def question(row: Row, *, stack: str | None = None) -> Question:
     """Arguments of `scalemodel.estimate` for one row.
 
@@ -435,6 +414,7 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         raise SkippedRowError("missing:gpu")
     method = _method(row)
     row.required_count("n_gpus")
+    row = filled(row, method, notes)
     sequence = row.required_count("seq_len")
     row.required_count("global_batch")
     model = architecture(row, notes)
@@ -456,7 +436,9 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         "gradient_precision": _gradient_precision(row),
     }
     if method != "pretrain":
-        _unpack(task, strategy, recipe.packed, notes)
+        packed(row, task, strategy, recipe, notes)
+    if recipe.context and strategy["cp"] > 1:
+        strategy["context"] = recipe.context
     flags = row.text("other_flags").lower()
     if re.search(r"\boptimizer\s*=\s*\w*muon\b", flags):
         task["optimizer"] = "muon"
@@ -467,7 +449,7 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     elif re.search(r"\beager\b", flags):
         task["fused_norm"] = False
     if method == "lora":
-        task |= _adapters(flags, recipe.lora_targets, notes)
+        task |= adapters(flags, recipe.lora_targets, notes)
     return Question(
         model=frozen(model),
         accelerator=where.accelerator,

@@ -1,0 +1,105 @@
+"""Layouts of published recipes: what a run that names its recipe does not repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
+
+#: What a layout may fill: columns of a table of measured runs.
+CELLS = (
+    *("seq_len", "micro_batch", "global_batch", "tp", "pp", "cp", "ep", "etp", "vpp"),
+    *("seq_parallel", "recompute", "other_flags"),
+)
+_KEYS = {
+    *("frameworks", "model", "accelerators", "tasks", "count", "cp", "cells", "source"),
+}
+_NEEDED = ("frameworks", "model", "tasks", "count", "cells", "source")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a layout is looked up by.
+
+    Attributes
+    ----------
+    framework : str
+        As printed.
+    model, accelerator : str
+        Names of catalogue entries.
+    method : str
+        ``pretrain``, ``full`` or ``lora``.
+    count : int
+        Accelerators.
+    cp : int
+        Ranks that a sequence is divided over, as far as the run says.
+    """
+
+    framework: str
+    model: str
+    accelerator: str
+    method: str
+    count: int
+    cp: int = 1
+
+
+def check_layout(table: Mapping[str, Any], where: str) -> None:
+    """Refuse an entry that lacks something, or fills what it cannot.
+
+    Raises
+    ------
+    ScaleModelError
+        Names the entry, the key and what would be legal.
+    """
+    if unknown := sorted(set(table) - _KEYS):
+        raise ScaleModelError(f"{where}: {unknown[0]!r} is unknown; legal are {sorted(_KEYS)}")
+    for key in _NEEDED:
+        if not table.get(key):
+            raise ScaleModelError(f"{where}: {key} is missing")
+    if wrong := sorted(set(table["cells"]) - set(CELLS)):
+        raise ScaleModelError(f"{where}: cells: {wrong[0]!r}; legal are {', '.join(CELLS)}")
+    if table.get("cp", "one") not in ("one", "several"):
+        raise ScaleModelError(f"{where}: cp={table['cp']!r}; legal are one, several")
+
+
+@catalog.kept(1)
+def layouts() -> tuple[Mapping[str, Any], ...]:
+    """The entries of ``reference/layouts.toml``, checked, in their order."""
+    listed = catalog.load("reference", "layouts")["layouts"]
+    for number, table in enumerate(listed, start=1):
+        check_layout(table, f"reference/layouts.toml: layout {number}")
+    return tuple(listed)
+
+
+def _matches(table: Mapping[str, Any], job: Job) -> bool:
+    architecture = catalog.load("accelerators", job.accelerator).get("architecture", "")
+    parts = table.get("accelerators", ())
+    return (
+        any(part in job.framework.lower() for part in table["frameworks"])
+        and table["model"] == job.model
+        and (not parts or job.accelerator in parts or architecture in parts)
+        and job.method in table["tasks"]
+        and table["count"] == job.count
+        and ("cp" not in table or (table["cp"] == "several") == (job.cp > 1))
+    )
+
+
+@catalog.kept(256)
+def layout_for(job: Job) -> Mapping[str, str]:
+    """Cells that the published recipe of a job fills, as texts; none where it is unknown.
+
+    Examples
+    --------
+    >>> job = Job("Megatron-Bridge main", "qwen3_8b", "h100_sxm_80", "full", 4)
+    >>> layout_for(job)["tp"]
+    '4'
+    >>> layout_for(Job("a framework of one's own", "qwen3_8b", "h100_sxm_80", "full", 4))
+    {}
+    """
+    for table in layouts():
+        if _matches(table, job):
+            return {key: str(value) for key, value in table["cells"].items()}
+    return {}
