@@ -14,7 +14,8 @@ from scalemodel.base.numbers import divisors
 from scalemodel.base.threads import worker_threads
 from scalemodel.base.words import named_arguments
 from scalemodel.resolve import Cluster, Model
-from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, kernels_for
+from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
+from scalemodel.resolve.serving_kernels import kernels_for
 from scalemodel.serving.limits import limits_of, warn_of_milliseconds
 from scalemodel.serving.plan import started_engine
 from scalemodel.serving.pools import expert_cluster_of
