@@ -58,6 +58,11 @@ struct Freedom {
   bool offloads_weights = false, offloads_activations = false, offloads_optimizer = false;
 };
 
+/// What two strategies that differ only in what `Freedom` speaks of may have different: nothing but
+/// the offload of their optimizer states; the rest but their shards; or these.
+enum class Change : std::uint8_t { optimizer_offload, step, shards };
+Change change_between(const Strategy& a, const Strategy& b) noexcept;
+
 /// The estimate of a strategy whose step is known to take `step_time`: what it is longer or shorter
 /// by are waits for the pipeline. Preconditions as of `evaluate`; `estimate` is of this strategy.
 Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,

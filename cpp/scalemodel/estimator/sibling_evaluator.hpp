@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <optional>
 
 #include "scalemodel/estimator/context.hpp"
@@ -10,11 +9,6 @@
 #include "scalemodel/estimator/shared_terms.hpp"
 
 namespace scalemodel {
-
-/// What two strategies that differ only in what `Freedom` speaks of may have different: nothing but
-/// the offload of their optimizer states; the rest but their shards; or these.
-enum class Change : std::uint8_t { optimizer_offload, step, shards };
-Change change_between(const Strategy& a, const Strategy& b) noexcept;
 
 /// Estimates of strategies that differ only in what `Freedom` speaks of. What they share is worked
 /// out once, so that each of them is what `evaluate` says, to the last bit.

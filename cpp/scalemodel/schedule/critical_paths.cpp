@@ -50,10 +50,13 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   for (std::uint8_t column = 0; column < columns_; ++column) {
     const bool traffic = std::ranges::any_of(
         uses_, [&](const Use& use) { return use.column == column && use.time >= kGathering; });
-    (traffic ? traffic_columns_ : other_columns_).push_back(column);
-    if (!traffic) continue;
+    if (!traffic) {
+      other_columns_.push_back(column);
+      continue;
+    }
     std::ranges::copy_if(uses_, std::back_inserter(traffic_uses_),
                          [&](const Use& use) { return use.column == column; });
+    traffic_columns_.push_back({column, static_cast<std::uint8_t>(traffic_uses_.size())});
   }
   for (std::size_t row = 0; row < rows.size(); ++row) {
     for (const std::vector<double>& column : columns) exact_.push_back(column[row]);
@@ -70,16 +73,15 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   }
 }
 
-void LongestPath::add(std::span<const Use> uses, const PipelineTimes& times,
-                      Columns& sums) noexcept {
-  for (const Use& use : uses) sums[use.column] += times.parts[use.part][use.time].base();
+void LongestPath::add_all(const PipelineTimes& times, Columns& sums) const noexcept {
+  std::fill_n(sums.begin(), columns_, 0.0);
+  sums[0] = times.hop.base();
+  sums[1] = times.early.base();
+  for (const Use& use : uses_) sums[use.column] += use.of(times);
 }
 
 LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) noexcept {
-  std::fill_n(exact_.begin(), paths.columns_, 0.0);
-  exact_[0] = times.hop.base();
-  exact_[1] = times.early.base();
-  add(paths.uses_, times, exact_);
+  paths.add_all(times, exact_);
 }
 
 namespace {
@@ -87,11 +89,8 @@ namespace {
 /// Columns as rough sums take them; those without a time add nothing.
 class RoughTerms {
  public:
-  RoughTerms(std::span<const std::uint8_t> columns, std::span<const double> times) noexcept {
-    for (const std::uint8_t column : columns) {
-      if (times[column] == 0) continue;
-      terms_[size_++] = {static_cast<float>(times[column]), column};
-    }
+  void add(double time, std::uint8_t column) noexcept {
+    if (time != 0) terms_[size_++] = {static_cast<float>(time), column};
   }
   std::span<const detail::RoughTerm> terms() const noexcept { return {terms_.data(), size_}; }
 
@@ -103,13 +102,12 @@ class RoughTerms {
 }  // namespace
 
 LongestPath::Begun::Begun(const LongestPath& paths, const PipelineTimes& times) noexcept {
-  std::fill_n(exact_.begin(), paths.columns_, 0.0);
-  exact_[0] = times.hop.base();
-  exact_[1] = times.early.base();
-  add(paths.uses_, times, exact_);
+  paths.add_all(times, exact_);
+  RoughTerms rough;
+  for (const std::uint8_t column : paths.other_columns_) rough.add(exact_[column], column);
   const Kind& kind = paths.kinds_[0];
   detail::begin_sums(&paths.rough_[kind.rough], paths.columns_, kind.last - kind.first,
-                     RoughTerms(paths.other_columns_, exact_).terms(), rough_);
+                     rough.terms(), rough_);
 }
 
 PathTimes LongestPath::longest(std::size_t which, const Sums& sums) const noexcept {
@@ -141,15 +139,20 @@ PathTimes LongestPath::longest(std::size_t which, std::size_t repeated, double t
 }
 
 Seconds LongestPath::longest_with_hops(Begun& begun, const PipelineTimes& times) const noexcept {
-  for (const std::uint8_t column : traffic_columns_) begun.exact_[column] = 0;
-  add(traffic_uses_, times, begun.exact_);
+  RoughTerms rough;
+  const Use* use = traffic_uses_.data();
+  for (const TrafficColumn& traffic : traffic_columns_) {
+    double sum = 0;
+    for (const Use* end = &traffic_uses_[0] + traffic.end; use != end; ++use) sum += use->of(times);
+    begun.exact_[traffic.column] = sum;
+    rough.add(sum, traffic.column);
+  }
   const Kind& kind = kinds_[0];
   detail::RowNumbers rows;
   Seconds longest;
   for (const std::size_t row :
-       detail::may_be_longest(&rough_[kind.rough], columns_, kind.last - kind.first,
-                              RoughTerms(traffic_columns_, begun.exact_).terms(), begun.rough_,
-                              rows)) {
+       detail::may_be_longest(&rough_[kind.rough], columns_, kind.last - kind.first, rough.terms(),
+                              begun.rough_, rows)) {
     longest = max(longest, exactly(kind.first + row, begun.exact_).with_hops);
   }
   return longest;
@@ -158,9 +161,8 @@ Seconds LongestPath::longest_with_hops(Begun& begun, const PipelineTimes& times)
 PathTimes LongestPath::exactly(std::size_t row, const Columns& sums) const noexcept {
   const double* counts = &exact_[row * columns_];
   double lasts = 0;
-  for (std::size_t column = 1; column < columns_; ++column) {
-    lasts += sums[column] * counts[column];
-  }
+#pragma GCC unroll 4
+  for (std::size_t column = 1; column < columns_; ++column) lasts += sums[column] * counts[column];
   return {Seconds{lasts}, Seconds{lasts + sums[0] * counts[0]}};
 }
 

@@ -64,6 +64,12 @@ class LongestPath {
   /// one.
   struct Use {
     std::uint8_t part, time, column;
+
+    double of(const PipelineTimes& times) const { return times.parts[part][time].base(); }
+  };
+  /// A column that counts the traffic of a step, and where in `traffic_uses_` what it counts ends.
+  struct TrafficColumn {
+    std::uint8_t column, end;
   };
   /// Rows of a kind.
   struct Kind {
@@ -71,14 +77,14 @@ class LongestPath {
     std::size_t rough = 0;  ///< where in `rough_` they begin
   };
   using Columns = std::array<double, kMaxColumns>;
-  static void add(std::span<const Use> uses, const PipelineTimes& times, Columns& sums) noexcept;
+  void add_all(const PipelineTimes& times, Columns& sums) const noexcept;
   PathTimes exactly(std::size_t row, const Columns& sums) const noexcept;
 
   std::vector<Use> uses_;
   std::size_t columns_ = 0;  ///< the first two are hops and what is handed on early
-  // Columns that count the traffic of a step, and what they count.
-  std::vector<std::uint8_t> traffic_columns_, other_columns_;
+  std::vector<TrafficColumn> traffic_columns_;
   std::vector<Use> traffic_uses_;
+  std::vector<std::uint8_t> other_columns_;
   std::vector<Kind> kinds_;
   std::vector<double> exact_;  ///< row after row
   std::vector<float> rough_;   ///< the same as `detail::may_be_longest` takes them

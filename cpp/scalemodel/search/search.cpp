@@ -30,13 +30,13 @@ void each_of_group(PointTables& at, SiblingEvaluator& evaluate, const OptionGrou
   if (first >= last) return;
   at.find(group);
   at.start(evaluate);
-  for (std::uint64_t row = first; row < last; ++row) {
-    const Strategy& completed = options.rows[row - point.first_row];
-    const Change change = row == first ? Change::shards : options.changes[row - point.first_row];
-    if (change == Change::shards) {
-      evaluate.set(joined(point.degrees, completed));
+  const Strategy* completed = &options.rows[first - point.first_row];
+  const Change* change = &options.changes[first - point.first_row];
+  for (std::uint64_t row = first; row < last; ++row, ++completed, ++change) {
+    if (row == first || *change == Change::shards) {
+      evaluate.set(joined(point.degrees, *completed));
     } else {
-      evaluate.follow(completed, change);
+      evaluate.follow(*completed, *change);
     }
     take(row);
   }
@@ -86,15 +86,16 @@ void search_group(SearchWorker& worker, PointTables& at, const OptionGroup& grou
                   const SearchOptions& options) {
   const Asked asked = asked_of(options);
   SiblingEvaluator& evaluate = worker.evaluate;
+  SearchCounts& counts = worker.counts;
   each_of_group(at, evaluate, group, rows, [&](std::uint64_t row) {
-    ++worker.counts.evaluated;
+    ++counts.evaluated;
     const Reason fits = evaluate.fits();
     if (fits != Reason::ok && asked != Asked::all && evaluate.rates_stated()) {
-      ++worker.counts.verdicts[static_cast<std::size_t>(fits)];
+      ++counts.verdicts[static_cast<std::size_t>(fits)];
       return;
     }
     const Estimate& estimate = evaluate.estimate(asked);
-    ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
+    ++counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
     const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
     if (estimate.verdict != Reason::ok && !too_big) return;
     rank(worker, options, row, estimate, [&] { return at.strategy(row); });
@@ -203,12 +204,15 @@ class PrunedSearch {
       const Point& point = space_.points()[first + item];
       const Options& all = space_.options(point);
       PointBounds bounds(workers_[worker], point, all, options_);
-      for (std::size_t g = 0; g < all.groups.size(); ++g) {
-        BoundedGroup& bounded = bounded_groups_[starts[item] + g];
-        bounded.point = static_cast<std::uint32_t>(first + item);
-        bounded.group = static_cast<std::uint32_t>(g);
-        // The first and the last point may lie in other ranges too.
-        bounded.bound = rows_of(bounded) == 0 ? kInfinity : bounds.rough(all.groups[g]);
+      // The first and the last point may lie in other ranges too.
+      const bool whole = rows_.first <= point.first_row &&
+                         point.first_row + all.rows.size() <= rows_.last;
+      BoundedGroup* bounded = &bounded_groups_[starts[item]];
+      for (std::size_t g = 0; g < all.groups.size(); ++g, ++bounded) {
+        bounded->point = static_cast<std::uint32_t>(first + item);
+        bounded->group = static_cast<std::uint32_t>(g);
+        const bool outside = !whole && rows_of(*bounded) == 0;
+        bounded->bound = outside ? kInfinity : bounds.rough(all.groups[g]);
       }
     });
   }

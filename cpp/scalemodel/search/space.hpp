@@ -10,7 +10,6 @@
 
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/estimator/estimate.hpp"
-#include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"
 #include "scalemodel/search/relation.hpp"

@@ -71,18 +71,24 @@ struct EnumNames<Placement> {
       "pp-tp-cp-dp", "pp-tp-dp-cp", "pp-cp-tp-dp", "pp-cp-dp-tp", "pp-dp-tp-cp", "pp-dp-cp-tp"};
 };
 
-/// The axes of a placement, innermost first, read from its name.
-constexpr std::array<Axis, 4> axes_of(Placement placement) {
-  const std::string_view name = name_of(placement);
-  std::array<Axis, 4> axes{};
-  for (std::size_t i = 0; i < 4; ++i) {
-    const char letter = name[3 * i];
-    axes[i] = letter == 't'   ? Axis::tp
-              : letter == 'c' ? Axis::cp
-              : letter == 'd' ? Axis::dp
-                              : Axis::pp;
+/// The axes of every placement, innermost first, read from its name.
+inline constexpr auto kPlacementAxes = [] {
+  constexpr auto& names = EnumNames<Placement>::names;
+  std::array<std::array<Axis, 4>, names.size()> axes{};
+  for (std::size_t placement = 0; placement < names.size(); ++placement) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      const char letter = names[placement][3 * i];
+      axes[placement][i] = letter == 't'   ? Axis::tp
+                           : letter == 'c' ? Axis::cp
+                           : letter == 'd' ? Axis::dp
+                                           : Axis::pp;
+    }
   }
   return axes;
+}();
+
+constexpr const std::array<Axis, 4>& axes_of(Placement placement) {
+  return kPlacementAxes[static_cast<std::size_t>(placement)];
 }
 
 /// Small and flat; a search counts through millions and keeps the few it needs. Zero stands for

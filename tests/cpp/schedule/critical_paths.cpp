@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "draws.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
@@ -135,6 +136,37 @@ TEST_CASE("what passes say without traffic serves every traffic") {
     const Seconds lasts = paths.duration(quiet, sends).total();
     CHECK(paths.duration(sends, 8, Seconds{15}).total() == lasts);
     CHECK(lasts > silent);
+  }
+}
+
+TEST_CASE("sums that were begun tell of every traffic what whole ones do") {
+  testing::Random random(72);
+  const CriticalPaths paths(shape_of(Schedule::interleaved, 4, {3, 4, 3, 4, 3, 4, 4, 3}), 9);
+  for (int i = 0; i < 20; ++i) {
+    PipelineTimes times = layer_times(random.between(1, 2), random.between(1, 2), 1.5);
+    for (std::size_t pass = 0; pass < kOverlappable; ++pass) {
+      times.parts[0][kOverlappable + pass] = random.between(0, 1) * times.parts[0][pass];
+    }
+    times.hop = Seconds{random.between(0, 0.1)};
+    const QuietTimes quiet = paths.quiet(times, 9, Seconds{80});
+    for (const StepTrafficKind kind : {StepTrafficKind::hiding, StepTrafficKind::blocking}) {
+      LongestPath::Begun begun = paths.begin(kind, times);
+      for (int k = 0; k < 10; ++k) {
+        for (const std::size_t part : {std::size_t{0}, kEmbeddingPart, kHeadPart}) {
+          PartTimes& sent = times.parts[part];
+          sent[kGathering] = Seconds{random.flip() ? random.between(0, 3) : 0};
+          sent[kReduction] = Seconds{random.between(0.1, 3)};
+          const bool blocks = kind == StepTrafficKind::blocking;
+          sent[kGatheringBefore] = Seconds{blocks ? random.between(0.1, 3) : 0};
+          sent[kReductionAfter] = Seconds{blocks && random.flip() ? 1.0 : 0};
+        }
+        REQUIRE(traffic_of(times) == kind);
+        const PipelineDuration whole = paths.duration(quiet, times);
+        const PipelineDuration lasts = paths.duration(quiet, times, kind, begun);
+        CHECK(lasts.total() == whole.total());
+        CHECK(lasts.traffic == whole.traffic);
+      }
+    }
   }
 }
 

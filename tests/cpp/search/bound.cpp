@@ -160,6 +160,63 @@ TEST_CASE("strategies evaluated after their siblings are estimated as alone") {
   CHECK(too_big > 100);
 }
 
+/// `e` without what takes the memory.
+Estimate totals_of(Estimate e) {
+  for (Bytes Estimate::* kind :
+       {&Estimate::memory_weights, &Estimate::memory_gradients, &Estimate::memory_optimizer,
+        &Estimate::memory_activations, &Estimate::memory_logits, &Estimate::memory_temporary,
+        &Estimate::memory_communication, &Estimate::memory_gathered, &Estimate::memory_reserve,
+        &Estimate::memory_allocated}) {
+    e.*kind = Bytes{};
+  }
+  e.fullest_stage = 0;
+  return e;
+}
+
+TEST_CASE("groups of a point evaluated one after the other are estimated as alone") {
+  Random random(26);
+  SiblingEvaluator evaluator;
+  int fit = 0, too_big = 0;
+  for (Question& q : all_questions()) {
+    for (int i = 0; i < 40; ++i) {
+      const Strategy point = random_strategy(random);
+      bool started = false;
+      for (int k = 0; k < 4; ++k) {
+        const Strategy first = joined(point, random_strategy(random));
+        q.tables.tabulate(first);
+        if (is_illegal(evaluate(q.tables, first).verdict)) continue;
+        const Degrees d = resolve_degrees(first, q.tables.cluster(), q.tables.task());
+        const Cell& cell = *q.tables.find_cell(first, d);
+        const StageLayout& stages = *q.tables.find_stages(first, d);
+        if (started) {
+          evaluator.start_group(cell, stages);
+        } else {
+          evaluator.start(q.tables, cell, stages);
+        }
+        started = true;
+        for (const Strategy& s : siblings_of(first, random)) {
+          const Estimate alone = evaluate(q.tables, s);
+          if (is_illegal(alone.verdict) && alone.verdict != Reason::offload) continue;
+          INFO(q.name);
+          evaluator.set(s);
+          for (const bool activations : {s.offload_activations, false}) {
+            Strategy other = s;
+            other.offload_activations = activations;
+            evaluator.follow(other, Change::step);
+            const Estimate own = evaluate(q.tables, other);
+            CHECK(evaluator.fits() == own.verdict);
+            CHECK(totals_of(evaluator.estimate(Asked::totals_that_fit)) == totals_of(own));
+            CHECK(evaluator.estimate(Asked::all) == own);
+            ++(own.verdict == Reason::ok ? fit : too_big);
+          }
+        }
+      }
+    }
+  }
+  CHECK(fit > 1000);
+  CHECK(too_big > 100);
+}
+
 TEST_CASE("a bound by one stage needs no critical paths") {
   Tables tables(make_decoder(gpt3_shape()), reference_cluster(64), training(64, 2048),
                 reference_stack());
