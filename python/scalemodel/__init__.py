@@ -44,50 +44,8 @@ A question has four parts: a `model` (or `compose`), a `cluster` (or `mixed_clus
 
 from __future__ import annotations
 
-import ast
-import importlib
-import sys
-from pathlib import Path
-from types import ModuleType
-from typing import Any
-
 import scalemodel.base.interrupts  # noqa: F401 - first: the others take a while
+from scalemodel.base.lazy_names import load_at_first_use
 
-#: Module of every name, as `__init__.pyi` lists them: loaded at first use, because they
-#: bring pandas, matplotlib or much data along.
-_MODULES = {
-    alias.name: node.module
-    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
-    if isinstance(node, ast.ImportFrom)
-    for alias in node.names
-}
-__all__ = sorted(_MODULES)
-
-
-def _is_package(name: str) -> bool:
-    """Whether a name stands for a package; one of a verb can be called and holds its companions."""
-    return _MODULES[name] in (__name__, f"{__name__}.{name}")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'scalemodel' has no attribute {name!r}")
-    if _is_package(name):
-        return importlib.import_module(f"{__name__}.{name}")
-    globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
-    return globals()[name]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-class _Face(ModuleType):
-    """Python puts a package that is imported where it finds its name: not in place of a verb."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not isinstance(value, ModuleType) or name not in _MODULES or _is_package(name):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Face
+#: Names that `__init__.pyi` lists: they bring pandas, matplotlib or much data along.
+__all__ = load_at_first_use(__name__)

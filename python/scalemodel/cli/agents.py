@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+from functools import partial
 from typing import Any
 
 from scalemodel._core import __version__
@@ -17,11 +18,12 @@ def add_mcp(commands: Any) -> None:
     parser = commands.add_parser(
         "mcp",
         help="serve the verbs to agents (MCP)",
-        description="Serve estimate, search, serve, plan_serving and list as tools of the Model "
-        "Context Protocol on standard input and output. Needs the extra mcp.",
+        description="Serve estimate, search, serve, plan_serving, list and every other command "
+        "that answers in JSON as tools of the Model Context Protocol on standard input and output. "
+        "Needs the extra mcp.",
         allow_abbrev=False,
     )
-    parser.set_defaults(run=_mcp)
+    parser.set_defaults(run=partial(_mcp, commands))
 
 
 def add_schema(commands: Any) -> None:
@@ -32,23 +34,25 @@ def add_schema(commands: Any) -> None:
         description="Print the JSON schemas of what every tool is asked and answers.",
         allow_abbrev=False,
     )
-    parser.set_defaults(run=_schema)
+    parser.set_defaults(run=partial(_schema, commands))
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="one tool; default: all")
 
 
-def _schema(options: argparse.Namespace) -> int:
+def _schema(commands: Any, options: argparse.Namespace) -> int:
     from scalemodel.cli import tools
 
-    names = [tools.tool(options.tool).name] if options.tool else list(tools.TOOLS)
+    known = tools.all_tools(commands)
+    if options.tool is not None and options.tool not in known:
+        raise ScaleModelError(f"tool={options.tool!r}: must be one of {', '.join(known)}")
     found = {
-        name: {"question": tools.question_schema(name), "answer": tools.answer_schema(name)}
-        for name in names
+        name: {"question": known[name].question_schema(), "answer": known[name].answer_schema()}
+        for name in ([options.tool] if options.tool else known)
     }
     print(json.dumps(found, indent=2, ensure_ascii=False))
     return OK
 
 
-def _mcp(options: argparse.Namespace) -> int:
+def _mcp(commands: Any, options: argparse.Namespace) -> int:
     try:
         anyio = importlib.import_module("anyio")
         lowlevel = importlib.import_module("mcp.server.lowlevel")
@@ -62,21 +66,27 @@ def _mcp(options: argparse.Namespace) -> int:
 
     from scalemodel.cli import tools
 
+    known = tools.all_tools(commands)
+
     async def listed(context: Any, parameters: Any) -> Any:
         found = [
             types.Tool(
                 name=one.name,
                 description=one.meaning,
-                input_schema=tools.question_schema(one.name),
-                output_schema=tools.answer_schema(one.name),
+                input_schema=one.question_schema(),
+                output_schema=one.answer_schema(),
             )
-            for one in tools.TOOLS.values()
+            for one in known.values()
         ]
         return types.ListToolsResult(tools=found)
 
     async def called(context: Any, parameters: Any) -> Any:
         try:
-            found = tools.answer(parameters.name, parameters.arguments or {})
+            if parameters.name not in known:
+                raise ScaleModelError(
+                    f"tool={parameters.name!r}: must be one of {', '.join(known)}"
+                )
+            found = known[parameters.name].answer(parameters.arguments or {})
         except ScaleModelError as error:
             said = types.TextContent(type="text", text=str(error))
             return types.CallToolResult(content=[said], is_error=True)

@@ -13,11 +13,13 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.cli.command_tools import CommandTool, command_tools
 from scalemodel.estimator.estimate import estimate
 from scalemodel.estimator.knobs import Strategy
 from scalemodel.resolve.tasks import Training
@@ -140,6 +142,18 @@ class Tool:
         """What the tool answers."""
         return inspect.getdoc(self.ask) or ""
 
+    def question_schema(self) -> dict[str, Any]:
+        """`question_schema` of it."""
+        return question_schema(self.name)
+
+    def answer_schema(self) -> dict[str, Any]:
+        """`answer_schema` of it."""
+        return answer_schema(self.name)
+
+    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """`answer` of it."""
+        return answer(self.name, question)
+
 
 _WHERE = {"model": "llama3_8b", "cluster": "dgx_h100"}
 _TRAINING = {"global_batch": 64, "sequence": 8192}
@@ -154,6 +168,12 @@ TOOLS = {
         Tool("list", ask_list, {"kind": "stacks"}),
     )
 }
+
+
+def all_tools(commands: Any) -> dict[str, Tool | CommandTool]:
+    """The verbs, then every other command of the command line that answers in JSON."""
+    return {**TOOLS, **command_tools(commands, TOOLS)}
+
 
 # -------------------------------------------------------------------------------------- schemas
 _NAMES: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean"}
@@ -175,15 +195,22 @@ def _knobs(record: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
+def _only_in_python(hint: Any) -> bool:
+    """What no JSON text can say, beside a name or a table that it can."""
+    return typing.get_origin(hint) is os.PathLike or hint in (Path, resolve.Model)
+
+
 def _of_type(hint: Any) -> dict[str, Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin in (typing.Union, types.UnionType):
         told = [one for one in arguments if one is not type(None)]
-        kinds = [_of_type(one) for one in told if typing.get_origin(one) is not os.PathLike]
+        kinds = [_of_type(one) for one in told if not _only_in_python(one)]
         empty = [{"type": "null"}] if type(None) in arguments else []
         return {"anyOf": [*kinds, *empty]} if len(kinds) + len(empty) > 1 else kinds[0]
+    if origin is Mapping:
+        return {"type": "object"}
     if origin is Sequence:
         return {"type": "array", "items": _of_type(arguments[0])}
     if dataclasses.is_dataclass(hint):

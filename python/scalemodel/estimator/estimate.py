@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import scalemodel._core as _core
 from scalemodel import resolve
@@ -17,20 +17,22 @@ from scalemodel.estimator.diagnosis import Fix
 from scalemodel.estimator.evaluation import Evaluation, tables_for
 from scalemodel.estimator.explain import Explanation
 from scalemodel.estimator.summary import summary_text
-from scalemodel.estimator.timeline import Timeline, draw_slowdown
 from scalemodel.estimator.uncertainty import Interval, extrapolations, interval_of
 from scalemodel.estimator.verdicts import verdict_message, what_is_wrong
-from scalemodel.layer_groups.estimate import GroupEstimate
 from scalemodel.layer_groups.model import ComposedModel, is_composed, refuse_ablation
-from scalemodel.layer_groups.strategy import GroupStrategy
 from scalemodel.resolve.clusters import Cluster, Network
 from scalemodel.resolve.models import Model
 from scalemodel.resolve.stacks import DEFAULT_STACK, StackLike
 from scalemodel.resolve.tasks import Training
-from scalemodel.serving.batches import BatchServing
-from scalemodel.serving.generation import GenerationServing
-from scalemodel.serving.serve import Serving
-from scalemodel.serving.task import Inference
+
+if TYPE_CHECKING:
+    from scalemodel.estimator.timeline import Timeline
+    from scalemodel.layer_groups.estimate import GroupEstimate
+    from scalemodel.layer_groups.strategy import GroupStrategy
+    from scalemodel.serving.batches import BatchServing
+    from scalemodel.serving.generation import GenerationServing
+    from scalemodel.serving.serve import Serving
+    from scalemodel.serving.task import Inference
 
 #: What `Estimate.to_dict` adds to the columns of a sweep.
 INTERVAL_COLUMNS = ("step_time_low_s", "step_time_high_s", "extrapolates")
@@ -254,6 +256,8 @@ class Estimate(Evaluation):
         >>> est.draw_slowdown(seed=1)
         [1.0, 1.0, 1.0, 1.0]
         """
+        from scalemodel.estimator.timeline import draw_slowdown
+
         return draw_slowdown(self, seed)
 
     def trace(self, path: str | PathLike[str], *, operators: bool = False) -> Path:

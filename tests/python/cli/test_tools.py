@@ -20,6 +20,7 @@ needs_mcp = pytest.mark.skipif(
     importlib.util.find_spec("mcp") is None, reason="mcp (extra mcp) is not installed"
 )
 TRAINING = {"global_batch": 64, "sequence": 8192}
+COMMANDS = make_parser()._actions[-1]
 QUESTION = {"model": "llama3_8b", "cluster": "dgx_h100", "task": TRAINING, "strategy": {"tp": 2}}
 
 
@@ -72,6 +73,94 @@ def test_a_malformed_question_names_what_is_wrong(
         tools.answer(name, question)
 
 
+def test_every_command_that_answers_in_json_is_a_tool() -> None:
+    found = tools.all_tools(COMMANDS)
+    own = {"measure", "check", "mcp", "schema", "completion"}  # what no program asks for
+    assert {name.replace("-", "_") for name in COMMANDS.choices} - own <= set(found)
+    for name, one in found.items():
+        assert one.meaning, name
+        schema = one.question_schema()
+        assert set(schema["required"]) <= set(schema["properties"])
+        assert json.loads(json.dumps(schema)) == schema
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "argv"),
+    [
+        (
+            "rl",
+            {
+                "model": "llama3_8b",
+                "cluster": "dgx_h100",
+                "prompts": 16,
+                "generations": 8,
+                "prompt_tokens": 128,
+                "generated_tokens": 500,
+                "limit_tokens": 2048,
+                "tp": 2,
+            },
+            [
+                "llama3_8b",
+                "--cluster",
+                "dgx_h100",
+                "--prompts",
+                "16",
+                "--generations",
+                "8",
+                "--prompt-tokens",
+                "128",
+                "--generated-tokens",
+                "500",
+                "--limit-tokens",
+                "2048",
+                "--tp",
+                "2",
+            ],
+        ),
+        (
+            "compare_clusters",
+            {
+                "model": "llama3_8b",
+                "clusters": ["dgx_h100:4", "dgx_a100:8"],
+                "tokens": 1e11,
+                "global_batch": 64,
+                "sequence": 8192,
+            },
+            [
+                "llama3_8b",
+                "--clusters",
+                "dgx_h100:4",
+                "dgx_a100:8",
+                "--tokens",
+                "1e11",
+                "--global-batch",
+                "64",
+                "--sequence",
+                "8192",
+            ],
+        ),
+    ],
+)
+def test_a_command_as_a_tool_answers_what_it_prints(
+    name: str, question: dict[str, Any], argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = tools.all_tools(COMMANDS)[name].answer(question)
+    assert main([name.replace("_", "-"), *argv, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert found == (printed if isinstance(printed, dict) else {"rows": printed})
+    assert not capsys.readouterr().out
+
+
+def test_a_command_as_a_tool_names_what_is_wrong() -> None:
+    known = tools.all_tools(COMMANDS)
+    with pytest.raises(ScaleModelError, match="colour: unknown; trace takes file"):
+        known["trace"].answer({"colour": "red"})
+    with pytest.raises(ScaleModelError, match="no-such"):
+        known["trace"].answer({"file": "no-such-file.jsonl"})
+    with pytest.raises(ScaleModelError, match="model"):
+        known["codesign"].answer({})
+
+
 def test_the_command_prints_schemas(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "list"]) == 0
     assert set(json.loads(capsys.readouterr().out)["list"]) == {"question", "answer"}
@@ -103,7 +192,7 @@ def test_an_agent_lists_and_calls_tools() -> None:
             return listed, good, bad
 
     listed, good, bad = anyio.run(talk)
-    assert {one.name for one in listed.tools} == set(tools.TOOLS)
+    assert {one.name for one in listed.tools} == set(tools.all_tools(COMMANDS))
     assert good.structured_content == tools.answer("estimate", QUESTION)
     assert bad.is_error
 
