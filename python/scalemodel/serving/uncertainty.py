@@ -102,16 +102,31 @@ def factor_of(
 ) -> float | None:
     """Factor of the most specific cell; None where no comparable run was published.
 
+    Where kind and architecture were not measured together, the wider of both alone.
+
     Examples
     --------
     >>> factor_of(ServingSituation("offline", "dense", "hopper"), "rate") > 1
     True
     """
     told = known().cells if cells is None else cells
-    return next((told[key] for key in situation.keys(quantity) if key in told), None)
+    for load in (situation.load, ""):
+        levels = (
+            ((situation.kind, situation.architecture),),
+            ((situation.kind, ""), ("", situation.architecture)),
+            (("", ""),),
+        )
+        for level in levels:
+            keys = ((quantity, load, *alike) for alike in level)
+            found = [told[key] for key in keys if key in told]
+            if found:
+                return max(found)
+    return None
 
 
-def borrowed_by(situation: ServingSituation, quantity: str) -> tuple[str, ...]:
+def borrowed_by(
+    situation: ServingSituation, quantity: str, of: Known | None = None
+) -> tuple[str, ...]:
     """What a question shares with no or too few published runs, by kind of difference.
 
     Examples
@@ -121,7 +136,7 @@ def borrowed_by(situation: ServingSituation, quantity: str) -> tuple[str, ...]:
     >>> borrowed_by(ServingSituation("offline", "dense", "cdna3", "sglang_2025"), "rate")
     ('architecture cdna3', 'engine sglang_2025')
     """
-    cells, engines, _ = known()
+    cells, engines, _ = of or known()
     found = next((key for key in situation.keys(quantity) if key in cells), None)
     named = (
         (f"load {situation.load}", found and found[1]),
@@ -134,24 +149,51 @@ def borrowed_by(situation: ServingSituation, quantity: str) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _widest(situation: ServingSituation, quantity: str, borrowed: tuple[str, ...]) -> float:
-    """The widest factor of runs that differ in what is borrowed, of an engine in all but load."""
+def _widest(
+    situation: ServingSituation, quantity: str, borrowed: tuple[str, ...], of: Known
+) -> float:
+    """The widest factor of runs that differ in what is borrowed, of an engine in all but load.
+
+    Rates and times all follow from the time of a step: where the engine is borrowed, or no run
+    tells of the quantity, an interval is no narrower than that of another quantity.
+    """
     kinds = {text.split(" ", 1)[0] for text in borrowed}
     free = kinds | ({"kind", "architecture"} if "engine" in kinds else set())
+    own = any(measured == quantity for measured, *_ in of.cells)
     asked = {
         "load": situation.load,
         "kind": situation.kind,
         "architecture": situation.architecture,
     }
     return max(
-        factor
-        for (measured, *key), factor in known().cells.items()
-        if measured == quantity
-        and all(
-            name in free or value in (asked[name], "")
-            for name, value in zip(asked, key, strict=True)
-        )
+        (
+            factor
+            for (measured, *key), factor in of.cells.items()
+            if (measured == quantity or "engine" in kinds or not own)
+            and all(
+                name in free or value in (asked[name], "")
+                for name, value in zip(asked, key, strict=True)
+            )
+        ),
+        default=1.0,
     )
+
+
+def half_width(situation: ServingSituation, quantity: str, of: Known | None = None) -> float | None:
+    """Factor between a prediction and either end of its interval; None where nothing is known.
+
+    Examples
+    --------
+    >>> half_width(ServingSituation("offline", "dense", "hopper"), "rate") < 1.2
+    True
+    """
+    runs = of or known()
+    factor = factor_of(situation, quantity, runs.cells)
+    borrowed = borrowed_by(situation, quantity, runs)
+    if borrowed:
+        widest = _widest(situation, quantity, borrowed, runs)
+        factor = max(1.0 if factor is None else factor, widest)
+    return factor if factor != 1.0 else None
 
 
 def interval_around(
@@ -174,11 +216,9 @@ def interval_around(
     >>> found.low < 1000 < found.high, found.borrowed
     (True, ())
     """
-    factor = factor_of(situation, quantity)
+    factor = half_width(situation, quantity)
     if predicted is None or factor is None:
         return None
     borrowed = borrowed_by(situation, quantity)
-    if borrowed:
-        factor = max(factor, _widest(situation, quantity, borrowed))
     share = known().coverage_fraction
     return ServingInterval(predicted / factor, predicted * factor, share, borrowed)

@@ -24,7 +24,11 @@ from scalemodel.validation.errors import (
 from scalemodel.validation.inference import model_of
 from scalemodel.validation.operators.score import short_source
 from scalemodel.validation.rows import SkippedRowError
-from scalemodel.validation.serving_intervals import ServedResidual, coverage
+from scalemodel.validation.serving_intervals import (
+    ServedResidual,
+    coverage,
+    coverage_without,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,6 +100,7 @@ class InferenceScores:
     rows_predicted: int
     skip_reasons: dict[str, int]
     inside: dict[str, tuple[int, int]]
+    inside_without: dict[str, tuple[int, int]]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and dicts; NaN becomes None."""
@@ -218,6 +223,7 @@ def score(frame: pd.DataFrame) -> InferenceScores:
     ]
     reasons = skip_reasons(frame)
     mape, macro_groups = macro(groups)
+    found_residuals = residuals(frame)
     by_model, model_groups = macro(parts)
     return InferenceScores(
         groups=groups,
@@ -232,8 +238,22 @@ def score(frame: pd.DataFrame) -> InferenceScores:
         rows=len(frame),
         rows_predicted=len(frame) - sum(reasons.values()),
         skip_reasons=reasons,
-        inside={" ".join(key): count for key, count in coverage(residuals(frame)).items()},
+        inside={" ".join(key): count for key, count in coverage(found_residuals).items()},
+        inside_without=_without(found_residuals),
     )
+
+
+def _without(found: list[ServedResidual]) -> dict[str, tuple[int, int]]:
+    """Coverage with the accelerator, and with the engine, of the runs left out."""
+    named = {
+        "accelerator": coverage_without(found, lambda run: run.group[0]),
+        "engine": coverage_without(found, lambda run: run.situation.engine),
+    }
+    return {
+        f"{name}, {quantity}": counts
+        for name, by_quantity in named.items()
+        for quantity, counts in by_quantity.items()
+    }
 
 
 def _lines(rows: Sequence[RunErrors], titles: tuple[str, str]) -> list[str]:
@@ -261,5 +281,7 @@ def _report(scores: InferenceScores) -> list[str]:
         lines.append(
             f"inside the 80 % interval of other groups, {name}: {share_text(inside, rows)}"
         )
+    for name, (inside, rows) in scores.inside_without.items():
+        lines.append(f"inside the 80 % interval without the {name}: {share_text(inside, rows)}")
     lines.append(f"coverage: {share_text(scores.rows_predicted, scores.rows)}")
     return lines + skip_lines(scores.skip_reasons)

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import scalemodel._core as _core
-from scalemodel.serving.uncertainty import QUANTITIES, Factors, ServingSituation, factor_of
+from scalemodel.serving.uncertainty import (
+    QUANTITIES,
+    Factors,
+    Known,
+    ServingSituation,
+    factor_of,
+    half_width,
+)
 
 COVERAGE = 0.8
 LEAST_ROWS = 12
@@ -105,6 +112,38 @@ def coverage(residuals: Sequence[ServedResidual]) -> dict[tuple[str, str], tuple
             inside, rows = found.get(key, (0, 0))
             held = abs(item.log_ratio) <= stretch.get(item.quantity, 1.0) * bound
             found[key] = (inside + held, rows + 1)
+    return found
+
+
+def coverage_without(
+    residuals: Sequence[ServedResidual], of: Callable[[ServedResidual], str]
+) -> dict[str, tuple[int, int]]:
+    """Runs inside and runs by quantity, all runs that share what `of` names left out at a time.
+
+    The intervals are those that a question with such an engine, or such an accelerator, gets from
+    the other runs: as wide as the widest that it may borrow.
+
+    Examples
+    --------
+    >>> coverage_without([], of=lambda run: run.situation.engine)
+    {}
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for left_out in dict.fromkeys(map(of, residuals)):
+        others = [item for item in residuals if of(item) != left_out]
+        engines = {
+            quantity: tuple({r.situation.engine for r in others if r.quantity == quantity})
+            for quantity in QUANTITIES
+        }
+        told = Known(cells_of(others), engines, COVERAGE)
+        for item in residuals:
+            if of(item) != left_out:
+                continue
+            factor = half_width(item.situation, item.quantity, told)
+            if factor is None:
+                continue
+            inside, rows = found.get(item.quantity, (0, 0))
+            found[item.quantity] = (inside + (abs(item.log_ratio) <= math.log(factor)), rows + 1)
     return found
 
 
