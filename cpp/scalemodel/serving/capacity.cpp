@@ -332,7 +332,7 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   fill(engine.tunes_limits ? 0 : capacity.max_batched_tokens);
   if (engine.tunes_limits) {
     // The tool knows memory and lengths before activations, and is optimistic on purpose.
-    const double cached = capacity.cached_sequences / limited;
+    const double cached = capacity.cached_sequences;
     const double raw = std::min(cached, kTunedSequences) / layout.pp;
     const double grain = raw < 256 ? 32 : raw < 1024 ? 128 : 256;
     const double instances = limited * layout.pp;

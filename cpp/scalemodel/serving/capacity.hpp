@@ -123,7 +123,9 @@ Bytes draft_weight_bytes(const Model& model, const ServingKernels& kernels,
 
 /// Blocks = floor((share of memory - what else lies there)/block). An engine that tunes its limits
 /// admits as many sequences as the cache holds at their full length, at most 4096, and steps of
-/// input/output prompt tokens more for each of them (trtllm-bench, 2048 to 32768 tokens). Where
+/// input/output prompt tokens more for each of them (trtllm-bench, 2048 to 32768 tokens). The tool
+/// counts the memory of all ranks and knows nothing of data-parallel attention, each rank of which
+/// then has these limits (tensorrt_llm/bench/build/tuning.py, calc_engine_setting). Where
 /// prompts alone decide which request starts, more run at once: another one starts when its prompt
 /// fits beside others that have generated any part of their output. Where the experts do not fit on
 /// a pool of their own there are no blocks; `pool` as for StepTimes.
