@@ -6424,7 +6424,7 @@ class Outage:
     @property
     def end_s(self) -> float:
         """
-        when restarts begin
+        when restarts begin; 1e12: never
         """
     @property
     def first(self) -> int:

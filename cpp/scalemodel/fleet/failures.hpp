@@ -57,7 +57,11 @@ struct RecordOf<Failures> {
       field("max_retries", &T::max_retries, 0, 255, "of a request; then it is lost")};
 };
 
-/// Replicas that are down for a time, such as those of a rack; they come back after a restart.
+/// An outage that ends then does not end.
+inline constexpr Seconds kNever{1e12};
+
+/// Replicas that are down for a time, such as those of a rack; they come back after a restart, or
+/// never. Requests that no replica is left for are lost.
 struct Outage {
   Seconds begin, end;
   int first = 0, count = 1;  ///< places among the replicas of the fleet
@@ -71,7 +75,7 @@ struct RecordOf<Outage> {
   using T = Outage;
   static constexpr FieldTable fields{
       field("begin_s", &T::begin, 0, 1e9, "in the clock of the arrivals"),
-      field("end_s", &T::end, 0, 1e12, "when restarts begin"),
+      field("end_s", &T::end, 0, kNever.base(), "when restarts begin; 1e12: never"),
       field("first", &T::first, 0, 1e5, "the first of the replicas that are down"),
       field("count", &T::count, 1, 1e5, "of these replicas")};
 };

@@ -59,10 +59,11 @@ void RunningFleet::happen(const Event& event) {
 
 void RunningFleet::fail(std::size_t place, Seconds now, Seconds end) {
   const Seconds back = end + options_.failures.restart;
-  if (state_[place] == State::failed && until_[place] < back) {
+  const auto repair = [&] {
     until_[place] = back;
-    happenings_.push({back, Happening::repaired, place});
-  }
+    if (end < kNever) happenings_.push({back, Happening::repaired, place});
+  };
+  if (state_[place] == State::failed && until_[place] < back) repair();
   if (state_[place] != State::online && state_[place] != State::draining) return;
   if (in_order_) bring_all(now);
   bring(place, now);
@@ -77,8 +78,7 @@ void RunningFleet::fail(std::size_t place, Seconds now, Seconds end) {
     found_.parts[place].online += now - since_[place];
   } else {
     state_[place] = State::failed;
-    until_[place] = back;
-    happenings_.push({back, Happening::repaired, place});
+    repair();
   }
   list_online(now);
   for (const std::size_t request : lost) {

@@ -24,6 +24,8 @@ from scalemodel.serving.fleet_search import (
     shared_out,
     values_of,
 )
+from scalemodel.serving.launch import ServingLaunch
+from scalemodel.serving.launch.fleet import FleetParts, launch_fleet
 from scalemodel.serving.limits import limits_of, warn_of_milliseconds
 from scalemodel.serving.plan import ServingPlan, ranks_of
 from scalemodel.serving.plans import layout_text
@@ -89,6 +91,47 @@ class FleetPlan:
             + f"{part.plan.cluster.name} {layout_text(part.plan.layout)}": part.count
             for part in self.parts
         }
+
+    def launch(self, target: str = "command", *, name: str = "") -> ServingLaunch:
+        """What starts the fleet: every kind of its replicas, and the router before them.
+
+        Parameters
+        ----------
+        target : {"command", "kubernetes"}
+            Command lines, or a Deployment and a Service of every kind, with as many replicas as
+            there are of it.
+        name : str
+            Of the objects; made of the model's when left out.
+
+        Returns
+        -------
+        ServingLaunch
+            Whose notes say what no command does: autoscalers, tiers, hosts.
+
+        Raises
+        ------
+        ScaleModelError : no fleet keeps the limits; pools of several kinds each.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=1000, output_tokens=200)
+        >>> trace = sm.request_stream(task, requests=600, requests_per_s=60)
+        >>> plan = sm.plan_fleet(trace, "llama3_8b", "dgx_h100", {"tpot_s": 0.02})
+        >>> list(plan.launch().commands)
+        ['dgx_h100 tp1', 'router']
+        """
+        trace = None if self.served is None else self.served.stream
+        longest = 0 if trace is None else int((trace.input_tokens + trace.output_tokens).max())
+        named = trace is not None and getattr(trace, "block_offsets", None) is not None
+        notes = []
+        if self.tiers:
+            notes.append(f"tiers {self.tiers} below the KV caches are switched on beside")
+        if self.autoscaler is not None:
+            notes.append(f"replicas are the most there are: {self.autoscaler}")
+        pairs = tuple((part.plan, part.count) for part in self.parts)
+        parts = FleetParts(pairs, self.router, longest, named, tuple(notes))
+        return launch_fleet(parts, target, name)
 
     def __repr__(self) -> str:
         if not self.fits:
@@ -375,10 +418,22 @@ def _answer(search: FleetSearch, counts: Counts | None) -> FleetPlan:
         missed = (
             "requests are refused" if name == "refused" else f"{name} is {ratio:.3g} x its limit"
         )
-        message = f"no fleet of at most {search.most} replicas keeps the limits; nearest: {missed}"
+        message = f"no fleet of at most {_most_text(search)} keeps the limits; nearest: {missed}"
         return FleetPlan((), "", None, {}, 0.0, search.tried, search.limits, message, name)
     policy, served = found
     return _plan_of(search, policy, served, search.cost(counts))
+
+
+def _most_text(search: FleetSearch) -> str:
+    """The largest fleet, and which of its counts are all that a cluster holds."""
+    told, full = [], []
+    for plan, most in zip(search.kinds, search.most, strict=True):
+        name = plan.cluster.name
+        told.append(f"{most} x {name} {layout_text(plan.layout)}")
+        if most == _held(plan, None) and name not in full:
+            full.append(name)
+    hint = f" (all that {' and '.join(full)} hold; cluster(name, nodes=N) has more)" * bool(full)
+    return " + ".join(told) + hint
 
 
 def _plan_of(search: FleetSearch, policy: FleetPolicy, served: Served, cost: float) -> FleetPlan:

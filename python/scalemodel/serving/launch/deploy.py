@@ -139,7 +139,7 @@ def _lines(start: Start) -> str:
     return "\n".join(shell(words, start.environment) for words in start.nodes)
 
 
-def _commands(
+def commands_of_pools(
     pools: list[tuple[Instance, int]],
 ) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """Command lines, files and notes of instances and their router."""
@@ -239,7 +239,7 @@ def launch_serving(
     first = pools[0][0]
     commands: dict[str, str] = {}
     if target == "command":
-        commands, files, notes = _commands(pools)
+        commands, files, notes = commands_of_pools(pools)
     else:
         called = manifests.object_name(name or first.model)
         if name and called != name:

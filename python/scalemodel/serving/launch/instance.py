@@ -55,12 +55,14 @@ class Start:
 class Instance:
     """An instance of a plan that runs, in a deployment that may have pools for its two phases.
 
-    `prefix_caching` says whether prompts are looked up in the cache.
+    `prefix_caching` says whether prompts are looked up in the cache, `longest` the tokens of the
+    longest request, where more is known of them than the task says.
     """
 
     plan: ServingPlan
     role: Role = ""
     prefix_caching: bool = False
+    longest: int = 0
 
     def __post_init__(self) -> None:
         plan = self.plan
@@ -117,6 +119,8 @@ class Instance:
     @property
     def length(self) -> int:
         """Tokens of a request at most, prompt and answer."""
+        if self.longest:
+            return self.longest
         task = self.plan.task
         total = 0.0
         for mean, spread in (

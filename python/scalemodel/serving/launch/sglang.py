@@ -9,6 +9,7 @@ phase: ``docs/advanced_features/pd_disaggregation.md``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from scalemodel.resolve.serving_kernels import KernelChoice
@@ -198,3 +199,10 @@ def router(prefill: int, decode: int) -> tuple[str, ...]:
     for number in range(decode):
         words += ["--decode", f"http://decode-{number}:{PORTS['decode']}"]
     return (*words, "--host", "0.0.0.0", "--port", "8000")
+
+
+def replica_router(hosts: Sequence[str], policy: str) -> tuple[str, ...]:
+    """Command of the router before replicas on these hosts."""
+    urls = [f"http://{host}:30000" for host in hosts]
+    words = ("python", "-m", "sglang_router.launch_router", "--worker-urls", *urls)
+    return (*words, "--policy", policy, "--host", "0.0.0.0", "--port", "8000")

@@ -9,6 +9,7 @@ Servers of one phase: ``docs/features/nixl_connector_usage.md``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 import scalemodel._core as _core
@@ -184,4 +185,11 @@ def router(prefill: int, decode: int) -> tuple[str, ...]:
     for role, count in (("prefill", prefill), ("decode", decode)):
         for number in range(count):
             words += [f"--{role}", f"http://{role}-{number}:{PORTS[role]}"]
+    return (*words, "--host", "0.0.0.0", "--port", "8000")
+
+
+def replica_router(hosts: Sequence[str], policy: str) -> tuple[str, ...]:
+    """Command of the router before replicas on these hosts."""
+    urls = [f"http://{host}:8000" for host in hosts]
+    words = ("vllm-router", "--worker-urls", *urls, "--policy", policy)
     return (*words, "--host", "0.0.0.0", "--port", "8000")
