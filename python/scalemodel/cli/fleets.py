@@ -29,6 +29,7 @@ from scalemodel.serving.limits import LIMITS, in_milliseconds, limits_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scalemodel.resolve import Cluster
     from scalemodel.serving.fleet_pools import ServedPools
     from scalemodel.serving.plan import ServingPlan
     from scalemodel.serving.served_fleet import ServedFleet
@@ -59,6 +60,13 @@ def add_fleet(commands: Any) -> None:
     fleet = parser.add_argument_group("fleet")
     fleet.add_argument(
         "--cluster", required=True, action="append", metavar="NAME|TOML", help="may be repeated"
+    )
+    fleet.add_argument(
+        "--nodes",
+        type=whole,
+        action="append",
+        metavar="N",
+        help="of the clusters in their order, or of all of them (default: as large as the entry)",
     )
     fleet.add_argument(
         "--replicas",
@@ -102,7 +110,7 @@ def add_fleet(commands: Any) -> None:
         type=_case,
         metavar="CASE",
         help="a table instead: rate=2 (of the traffic), lost=4 (replicas, halfway), add=1 "
-        "(replicas, with --replicas), clusters=A,B (without); may be repeated",
+        "(replicas, with --replicas), clusters=A,B:4 (without; of 4 nodes); may be repeated",
     )
     held = parser.add_argument_group("limits, in seconds (with --replicas: of every request)")
     for name in LIMITS:
@@ -147,7 +155,7 @@ def _case(text: str) -> tuple[str, dict[str, Any]]:
     """A case of `what_if_fleet` or `what_if_plan`, as ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if name == "clusters" and value:
-        return text, {name: value.split(",")}
+        return text, {name: [_sized(each) for each in value.split(",")]}
     try:
         figure = float(value) if name == "rate" else int(value)
     except ValueError:
@@ -157,6 +165,25 @@ def _case(text: str) -> tuple[str, dict[str, Any]]:
             f"{text!r}: must be rate=X, lost=N, add=N or clusters=NAME,NAME"
         )
     return text, {name: figure}
+
+
+def _sized(text: str) -> tuple[str, int | None]:
+    """A cluster and its nodes, as ``NAME`` or ``NAME:N``."""
+    name, colon, nodes = text.rpartition(":")
+    return (name, int(nodes)) if colon and nodes.isdecimal() else (text, None)
+
+
+def _clusters(options: argparse.Namespace) -> list[Cluster]:
+    """The clusters that were named, with their nodes."""
+    from scalemodel import resolve
+
+    names, nodes = options.cluster, options.nodes or [None]
+    if len(nodes) not in (1, len(names)):
+        raise ScaleModelError(
+            f"--nodes: {len(nodes)} numbers for {len(names)} clusters: must be one, or one each"
+        )
+    given = nodes * len(names) if len(nodes) == 1 else nodes
+    return [resolve.cluster(name, nodes=n) for name, n in zip(names, given, strict=True)]
 
 
 def _outage(text: str) -> dict[str, float]:
@@ -172,14 +199,13 @@ def _outage(text: str) -> dict[str, float]:
 
 
 def _replica(
-    options: argparse.Namespace, name: str, trace: Trace, *, prefilled: bool = False
+    options: argparse.Namespace, cluster: Cluster, trace: Trace, *, prefilled: bool = False
 ) -> ServingPlan:
     """One replica on a cluster."""
-    from scalemodel import resolve
     from scalemodel.serving import serve
     from scalemodel.serving.fleet_plan import smallest_replica, task_of
 
-    cluster, task = resolve.cluster(name), task_of(trace, None).replace(prefilled=prefilled)
+    task = task_of(trace, None).replace(prefilled=prefilled)
     layouts = _layouts(options)
     if layouts is None:
         found = smallest_replica(options.model, cluster, task, options.engine)
@@ -187,7 +213,7 @@ def _replica(
         engine = options.engine
         found = [serve(options.model, cluster, task, layouts[0], engine=engine, replicas=1)]
     if not found or not found[0].fits:
-        raise ScaleModelError(f"--cluster={name}: holds no replica of {options.model}")
+        raise ScaleModelError(f"--cluster={cluster.name}: holds no replica of {options.model}")
     return found[0]
 
 
@@ -223,8 +249,8 @@ def _pairs(
             f"{option}: {len(counts)} numbers for {len(options.cluster)} clusters: must be one each"
         )
     return [
-        (_replica(options, name, trace, prefilled=prefilled), count)
-        for name, count in zip(options.cluster, counts, strict=True)
+        (_replica(options, cluster, trace, prefilled=prefilled), count)
+        for cluster, count in zip(_clusters(options), counts, strict=True)
     ]
 
 
@@ -325,6 +351,7 @@ def _simulated(options: argparse.Namespace, trace: Trace, limits: dict[str, floa
 
 
 def _planned(options: argparse.Namespace, trace: Trace, limits: dict[str, float]) -> int:
+    from scalemodel import resolve
     from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
     from scalemodel.serving.what_if import what_if_plan
 
@@ -346,9 +373,12 @@ def _planned(options: argparse.Namespace, trace: Trace, limits: dict[str, float]
         "seed": options.seed,
         **_faults(options),
     }
-    question = (trace, options.model, options.cluster, limits)
+    question = (trace, options.model, _clusters(options), limits)
     if options.what_if:
         cases = _cases(options, "add")
+        for case in cases.values():
+            if "clusters" in case:
+                case["clusters"] = [resolve.cluster(name, nodes=n) for name, n in case["clusters"]]
         return _print_cases(options, what_if_plan(*question, cases, **asked))
     plan = plan_fleet(*question, **asked)
     assert isinstance(plan, FleetPlan)

@@ -432,7 +432,7 @@ def _most_text(search: FleetSearch) -> str:
         told.append(f"{most} x {name} {layout_text(plan.layout)}")
         if most == _held(plan, None) and name not in full:
             full.append(name)
-    hint = f" (all that {' and '.join(full)} hold; cluster(name, nodes=N) has more)" * bool(full)
+    hint = f" (all that {' and '.join(full)} hold; more nodes hold more)" * bool(full)
     return " + ".join(told) + hint
 
 

@@ -325,9 +325,13 @@ def _columns(
     requests: Iterable[PromptRequest], name_tokens: int | None, block_tokens: int
 ) -> tuple[Any, ...]:
     """Arrivals, lengths, names and where those of each request end, tokens of a name."""
-    asked = list(requests)
+    asked = list(requests) if isinstance(requests, Iterable) else []
     if not asked or not all(isinstance(each, PromptRequest) for each in asked):
-        raise ScaleModelError("requests: must be PromptRequests, one at least", code="malformed")
+        kind = type(requests).__name__
+        hint = f"; a {kind} has its own: {kind}.prefix_hits" * hasattr(requests, "prefix_hits")
+        raise ScaleModelError(
+            f"requests: must be PromptRequests, one at least{hint}", code="malformed"
+        )
     size = _name_tokens(asked, name_tokens, block_tokens)
     names = list(_names(asked, {}))
     return (

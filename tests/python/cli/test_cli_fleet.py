@@ -123,6 +123,7 @@ def test_pools_are_those_of_python(file: str, capsys: pytest.CaptureFixture[str]
         (["--ttft-s", "1", "--pools", "--mtbf-s", "9"], "failures, outages: of fleets without"),
         (["--ttft-s", "1", "--what-if", "add=1"], "--what-if=add=1: add is asked with"),
         (["--replicas", "1", "--what-if", "clusters=dgx_b200"], "clusters is asked without"),
+        (["--replicas", "1", "--nodes", "1", "--nodes", "2"], "--nodes: 2 numbers for 1 clusters"),
         (["--replicas", "2", "--what-if", "lost=3"], "lost=3: must be a number from 1 to 2"),
         (["--replicas", "1", "--tiers", "lmcache", "--tiers", "hicache"], "--tiers: one set-up"),
         (["--replicas", "1", "--tier-bytes", "1e9"], "--tier-bytes: of tiers; give --tiers"),
@@ -174,7 +175,7 @@ def test_ways_to_run_a_fleet_are_searched_as_in_python(
 def test_what_if_is_a_table(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     cases = ["--what-if", "rate=2", "--what-if", "lost=1"]
     planned = ["fleet", "llama3_8b", file, "--cluster", "dgx_h100", "--tpot-s", "0.02", *cases]
-    planned += ["--what-if", "clusters=dgx_h100,dgx_h200"]
+    planned += ["--what-if", "clusters=dgx_h100,dgx_h200:2", "--nodes", "2"]
     assert main([*planned, "--json"]) == OK
     rows = json.loads(capsys.readouterr().out)
     assert [row["case"] for row in rows][:3] == ["as it is", "rate=2", "lost=1"]
@@ -189,3 +190,11 @@ def test_what_if_is_a_table(file: str, capsys: pytest.CaptureFixture[str]) -> No
     assert "ttft_p99_s" in shown[0]
     assert main([*given, "--csv"]) == OK
     assert len(capsys.readouterr().out.splitlines()) == 5
+
+
+def test_more_nodes_hold_more_replicas(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["fleet", "llama3_8b", file, "--cluster", "dgx_h100", "--tp", "8", "--tpot-s", "0.0065"]
+    assert main(asked) == NOTHING_FEASIBLE
+    assert "1 x dgx_h100 tp8 (all that dgx_h100 hold; more nodes" in capsys.readouterr().err
+    assert main([*asked, "--nodes", "4", "--json"]) == OK
+    assert json.loads(capsys.readouterr().out)["accelerators"] > 8
