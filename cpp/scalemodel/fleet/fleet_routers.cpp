@@ -133,7 +133,7 @@ std::size_t RunningFleet::by_scores(std::size_t request, Seconds now) {
   if (policy.active_weight > 0) {
     bring_all(now);
     for (const std::size_t i : online_) {
-      active_[i] = policy.active_until_end ? load_[i] : replicas_[i].requests_arriving();
+      active_[i] = policy.active_until_end ? load_[i] : replicas_[i].requests_arriving(now);
     }
     add_scores(policy.active_weight, active_, false);
   }

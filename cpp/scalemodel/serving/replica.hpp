@@ -2,6 +2,7 @@
 // its preemptions and the prefixes that its KV cache holds.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -144,8 +145,12 @@ class Replica {
   double requests_waiting() const noexcept { return requests_in_system() - sequences_; }
   /// Those that the engine has taken and not yet begun, preempted ones included.
   double requests_queued() const noexcept { return static_cast<double>(waiting_.size()); }
-  /// Those that it has not taken yet: nothing of their response has been sent.
-  double requests_arriving() const noexcept { return static_cast<double>(incoming_.size()); }
+  /// Those that its server has not handled yet: nothing of their response has been sent.
+  double requests_arriving(Seconds now) const noexcept {
+    const auto handled = [&](const Prompt& prompt) { return admitted(prompt) <= now; };
+    const auto first = std::find_if(incoming_.rbegin(), incoming_.rend(), handled);
+    return static_cast<double>(first - incoming_.rbegin());
+  }
   /// Share of the KV cache that sequences and prompts under way use.
   double cache_utilisation() const { return all_blocks_ > 0 ? used() / all_blocks_ : 0; }
   /// Prompt tokens that are still to be computed.

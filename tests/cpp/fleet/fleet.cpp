@@ -273,4 +273,50 @@ TEST_CASE("a router that counts what it sent keeps a burst of one beginning toge
   }
 }
 
+TEST_CASE("scorers choose by what they weigh, and by metrics as old as their scrape") {
+  const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {800, 150, 0, 0, 0});
+  const FleetTraffic traffic = conversations(3000, 100, 5);
+  const FleetKind kind{{one.times, one.blocks, one.capacity, one.mix}, 4};
+  const auto served = [&](const RouterPolicy& policy) {
+    FleetOptions options;
+    options.policy = policy;
+    if (policy.prefix_weight > 0) options.caching = {traffic.names.columns(), 0};
+    return simulate_fleet({&kind, 1}, traffic.requests, traffic.sessions, options);
+  };
+  RouterPolicy none;
+  none.router = Router::weighted_scorers;
+  none.queue_weight = none.kv_cache_weight = none.prefix_weight = none.active_weight = 0;
+  RouterPolicy prefix = none, active = none, old = none;
+  prefix.prefix_weight = 1;
+  active.active_weight = 1;
+  RouterPolicy blind = prefix;
+  blind.prefix_weight = 1e-300;  // It counts nothing beside the least load.
+  blind.active_weight = 1;
+  CHECK(hit_tokens(served(prefix)) > 1.2 * hit_tokens(served(blind)));
+  CHECK(mean_ttft(traffic, served(active)) < mean_ttft(traffic, served(none)));
+  // By the headers nothing is under way for long: nothing is known of loads.
+  RouterPolicy headers = active;
+  headers.active_until_end = false;
+  CHECK(mean_ttft(traffic, served(active)) < mean_ttft(traffic, served(headers)));
+  // Twice all weights is the same; what was never looked at is equal everywhere.
+  RouterPolicy twice = prefix;
+  twice.prefix_weight = 2;
+  CHECK(served(twice).replicas == served(prefix).replicas);
+  old.queue_weight = old.kv_cache_weight = 1;
+  old.scrape_interval = Seconds{1e6};
+  CHECK(served(old).replicas == served(none).replicas);
+  RouterPolicy fresh = old;
+  fresh.scrape_interval = Seconds{};
+  old.scrape_interval = Seconds{5};
+  CHECK(mean_ttft(traffic, served(fresh)) < mean_ttft(traffic, served(old)));
+}
+
+TEST_CASE("a replica draws working power in its steps, idle power while it is online") {
+  ReplicaTotals part;
+  part.online = 80 * unit::s;
+  part.stream.busy = 60 * unit::s;
+  const Watts mean = mean_power(part, 100 * unit::s, 500 * unit::W, 100 * unit::W);
+  CHECK(mean.base() == Approx(320));
+}
+
 }  // namespace scalemodel::testing

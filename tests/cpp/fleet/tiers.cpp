@@ -3,6 +3,7 @@
 
 #include "fleet/fleet_support.hpp"
 #include "scalemodel/fleet/fleet.hpp"
+#include "scalemodel/fleet/tier_reach.hpp"
 #include "scalemodel/serving/simulation.hpp"
 
 namespace scalemodel::testing {
@@ -199,6 +200,43 @@ TEST_CASE("a prefix is worth loading where its bytes come faster than its comput
   const PrefixTimes hidden = prefix_times(setup, tier, 2000, 100);
   CHECK(hidden.exposed < hidden.load);
   CHECK(prefix_times(setup, tier, 16, 4000).exposed == Seconds{});
+}
+
+TEST_CASE("a tier is as fast as what its ranks reach it by") {
+  CacheTier settings;
+  settings.capacity = Bytes{};
+  TierReach reach;
+  reach.ranks = 4;
+  reach.replicas = 3;
+  reach.rank_capacity = 1e12 * unit::B;
+  reach.link = 50e9 * unit::B / unit::s;
+  reach.reached = 0.8;
+  const CacheTier own = reached_tier(settings, reach);
+  CHECK(own.read == 160e9 * unit::B / unit::s);
+  CHECK(own.write == own.read);
+  CHECK(own.link == BytesPerSecond{});
+  CHECK(own.capacity == 4e12 * unit::B);
+  settings.shared = true;
+  const CacheTier shared = reached_tier(settings, reach);
+  CHECK(shared.read == 3 * own.read);
+  CHECK(shared.link == own.read);
+  CHECK(shared.capacity == 3 * own.capacity);
+  // Ranks share what a node reads; a replica of several nodes reads on all of them.
+  reach.link = BytesPerSecond{};
+  reach.node_accelerators = 8;
+  reach.node_read = 40e9 * unit::B / unit::s;
+  reach.node_write = 20e9 * unit::B / unit::s;
+  settings.shared = false;
+  settings.capacity = 7 * unit::B;
+  const CacheTier node = reached_tier(settings, reach);
+  CHECK(node.read == 20e9 * unit::B / unit::s);
+  CHECK(node.write == 10e9 * unit::B / unit::s);
+  CHECK(node.capacity == 7 * unit::B);
+  CHECK(weights_bandwidth(reach) == reach.node_read);
+  reach.ranks = 16;
+  CHECK(weights_bandwidth(reach) == 2 * reach.node_read);
+  reach.link = 50e9 * unit::B / unit::s;
+  CHECK(weights_bandwidth(reach) == 640e9 * unit::B / unit::s);
 }
 
 }  // namespace scalemodel::testing

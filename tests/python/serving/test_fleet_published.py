@@ -117,8 +117,8 @@ def test_routers_reach_the_rates_of_llm_d_stage_by_stage() -> None:
     assert rates["prefix_aware"] == pytest.approx(np.array(MEASURED["prefix_aware"]), rel=0.07)
     # Routers that know no caches recompute and evict: within a quarter for random.
     assert rates["random"] == pytest.approx(np.array(MEASURED["random"]), rel=0.27)
-    assert rates["load"] == pytest.approx(np.array(MEASURED["load"]), rel=0.48)
-    for blind, limit in (("random", 1.25), ("load", FACTOR)):
+    assert rates["load"] == pytest.approx(np.array(MEASURED["load"]), rel=0.35)
+    for blind, limit in (("random", 1.25), ("load", 1.35)):
         gain = rates["prefix_aware"] / rates[blind]
         measured = np.array(MEASURED["prefix_aware"]) / np.array(MEASURED[blind])
         off = np.maximum(gain / measured, measured / gain)
