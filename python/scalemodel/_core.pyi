@@ -2760,7 +2760,7 @@ class VisionShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, patch_projector: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_bias: bool = False, projector_norm: int = 0, deepstack: int = 0) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, patch_projector: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_gated: int = 0, projector_bias: bool = False, projector_norm: int = 0, deepstack: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2888,6 +2888,11 @@ class VisionShape:
     def projector_bias(self) -> bool:
         """
         biases in the projector
+        """
+    @property
+    def projector_gated(self) -> int:
+        """
+        width of one gate or up matrix of a block in the place of its last matrix; 0 = none
         """
     @property
     def projector_inner(self) -> int:

@@ -1,6 +1,7 @@
 #include "scalemodel/model/vision.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -106,8 +107,15 @@ VisionTower make_vision_tower(const VisionShape& shape, int hidden) {
   }
   const double merged = shape.pooled ? patch_width : patch_width * per_token;
   double depth = merged;
-  for (const int width : {shape.projector_inner, shape.projector_second, hidden}) {
+  const std::array<int, 3> widths{shape.projector_inner, shape.projector_second, hidden};
+  for (const int& width : widths) {
     if (width == 0) continue;
+    const bool closes = &width == &widths.back();
+    if (closes && shape.projector_gated > 0) {  // gate and up, then back to the stream
+      const double gated = shape.projector_gated;
+      tower.products.push_back({"projector", gated, depth, 2.0 * (1.0 + shape.deepstack), false});
+      depth = gated;
+    }
     tower.products.push_back({"projector", 1.0 * width, depth, 1.0 + shape.deepstack, false});
     if (shape.projector_bias) others += (1.0 + shape.deepstack) * width;
     depth = width;

@@ -30,8 +30,9 @@ struct VisionShape {
   int patch_projector = 0;  ///< width of two matrices that every patch passes before it is merged
   int projector_inner = 0, projector_second = 0;
   bool projector_bias = false;
-  int projector_norm = 0;  ///< learned vectors of the norm in front of it
-  int deepstack = 0;       ///< further projectors, whose tokens are added to those of early layers
+  int projector_gated = 0;  ///< width of a gated block in the place of its last matrix
+  int projector_norm = 0;   ///< learned vectors of the norm in front of it
+  int deepstack = 0;        ///< further projectors, whose tokens are added to those of early layers
 
   bool operator==(const VisionShape&) const = default;
 };
@@ -79,6 +80,8 @@ struct RecordOf<VisionShape> {
             "width behind the projector's first matrix, if it has two; 0 = it has one"),
       field("projector_second", &T::projector_second, 0, kMany,
             "width behind its second matrix, if it has three"),
+      field("projector_gated", &T::projector_gated, 0, kMany,
+            "width of one gate or up matrix of a block in the place of its last matrix; 0 = none"),
       field("projector_bias", &T::projector_bias, "biases in the projector"),
       field("projector_norm", &T::projector_norm, 0, 2,
             "learned vectors of the norm in front of the projector; 0 = none"),

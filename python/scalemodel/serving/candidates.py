@@ -91,7 +91,7 @@ class Question:
             asked.model.shape,
             asked.task.precision,
             asked.task.kv_precision,
-            images=asked.task.images > 0,
+            images=asked.task.images > 0 or asked.task.source_tokens > 0,
         )
         means = asked.means if limited else {}
         found: tuple[Any, ...] = _core.search_serving(

@@ -196,6 +196,8 @@ def compare_serving(
     asked = limits_of(limits, _OPTIONS)
     warn_of_milliseconds(asked)
     chosen, name = resolve.model(model), engine_for(engine)
+    if isinstance(task, Inference):
+        task = task.read_by(chosen)
     where = [each if isinstance(each, Cluster) else resolve.cluster(each) for each in clusters]
     answers = []
     with progress_bar(shows_progress(progress), len(where), unit=" clusters") as tell:

@@ -194,6 +194,8 @@ def plan_serving(
     chosen = resolve.model(model)
     where = cluster if isinstance(cluster, Cluster) else resolve.cluster(cluster)
     name = engine_for(engine)
+    if isinstance(task, Inference):
+        task = task.read_by(chosen)
     return plans_for(
         Promise(chosen, where, task, name, asked, requests_per_s, headroom, checked),
         goal=goal,

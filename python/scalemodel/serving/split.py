@@ -456,6 +456,11 @@ def serve_split(
     warn_of_milliseconds(latency)
     checked_load(requests_per_s, headroom)
     chosen, name = resolve.model(model), engine_for(engine)
+    if chosen.shape.encoder_layers:
+        raise ScaleModelError(
+            f"model={chosen.name!r}: an encoder-decoder reads its source where it writes the "
+            "answer; serve it whole"
+        )
     where = _cluster_of(cluster)
     other = where if decode_cluster is None else _cluster_of(decode_cluster)
     layouts = (prefill or _core.ServingLayout(), decode or _core.ServingLayout())

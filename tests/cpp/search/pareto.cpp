@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "scalemodel/base/quantity.hpp"
+
 namespace scalemodel {
 namespace {
 

@@ -288,6 +288,35 @@ def _intern(tower: Config, outer: Config) -> Vision:
     }
 
 
+def _glm(tower: Config, outer: Config) -> Vision:
+    """transformers: models/glm4v, models/glm4v_moe: patches merged by a convolution, then a block.
+
+    The layers of the tower are as wide inside as its output; ``intermediate_size`` is the width of
+    that block.
+    """
+    hidden = tower.count(count_at("hidden_size"))
+    out = tower.count(count_at("out_hidden_size"))
+    patch = tower.number("patch_size", default=14, minimum=1)
+    side = tower.number("image_size", default=336, minimum=1) // patch
+    return _common(tower, layers="depth", heads="num_heads") | {
+        "hidden": hidden,
+        "ffn": out,
+        "gated": True,
+        "norm": "rmsnorm",
+        "qkv_bias": tower.flag("attention_bias", False),
+        "rotary": True,
+        "temporal_patch": tower.number("temporal_patch_size", default=2, minimum=1),
+        "patch_bias": True,
+        "positions": side * side,
+        "entry_norm": True,
+        "final_norm": True,
+        "merge": tower.number("spatial_merge_size", default=2, minimum=1),
+        "projector_inner": out,
+        "projector_second": out,
+        "projector_gated": tower.count(count_at("intermediate_size")),
+    }
+
+
 _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "qwen2_vl": _qwen2,
     "qwen2_5_vl": _qwen2_5,
@@ -298,6 +327,8 @@ _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "gemma3": _siglip,
     "gemma4": _gemma4,
     "mistral3": _pixtral,
+    "glm4v": _glm,
+    "glm4v_moe": _glm,
     "internvl": _intern,
     "internvl_chat": _intern,
     "kimi_k25": _moon,
