@@ -15,15 +15,14 @@ namespace {
 /// The encoder of a model as the tower that reads the source of a sequence, and the layers as they
 /// attend to it. Throws MalformedQuestion for a source that it cannot read.
 Model with_source(Model model, const Task& task) {
-  const int positions = model.encoder.image_patches, source = task.source_tokens;
+  const int positions = model.encoder.image_patches;
   if (task.images > 0) malformed_task("images", task.images, "must be 0: the model reads sources");
-  if (source < 1) {
-    malformed_task("source_tokens", source, "must be those of a source: the model has an encoder");
-  }
-  if (positions > 0 && source != positions) {
-    malformed_task("source_tokens", source,
+  if (positions > 0 && task.source_tokens > 0 && task.source_tokens != positions) {
+    malformed_task("source_tokens", task.source_tokens,
                    "must be " + std::to_string(positions) + ", as every source of the model has");
   }
+  const int usual = positions > 0 ? positions : task.sequence;
+  const int source = task.source_tokens > 0 ? task.source_tokens : usual;
   model.encoder.image_patches = source;
   model.vision = model.encoder;
   for (LayerKind& kind : model.kinds) {

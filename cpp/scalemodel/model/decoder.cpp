@@ -187,6 +187,14 @@ double layer_embedding_parameters(const DecoderShape& shape) {
   return (rows + h) * looked_up + 2.0 * (shape.residual_streams - 1) * h * h;
 }
 
+/// Tables beside the token embedding for runs of tokens: as wide as the stream together, each with
+/// a projection to its width (meituan-longcat/LongCat-Flash-Lite, its NgramEmbedding).
+double ngram_parameters(const DecoderShape& shape) {
+  if (shape.ngram_rows == 0) return 0;
+  const double h = shape.hidden;
+  return (shape.ngram_rows + h) * h;
+}
+
 }  // namespace
 
 double Model::parameters() const {
@@ -213,6 +221,7 @@ Model make_decoder(const DecoderShape& card) {
   model.streams = shape.residual_streams;
   const double h = shape.hidden, vocab = shape.vocab;
   model.embedding_parameters = vocab * h + layer_embedding_parameters(shape);
+  model.embedding_parameters += ngram_parameters(shape);
   if (shape.position == Position::learned) model.embedding_parameters += shape.positions * h;
   if (shape.embedding_norm) model.embedding_parameters += norm_width(shape.norm, h);
   model.head_parameters = (shape.tied_embeddings ? 0 : vocab * h) + (shape.head_bias ? vocab : 0);

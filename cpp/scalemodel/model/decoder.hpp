@@ -97,6 +97,7 @@ struct DecoderShape {
   int residual_streams = 1;
   int attention_residuals = 0;  ///< layers between snapshots of the stream that later ones read
   int layer_embedding = 0, layer_embedding_rows = 0;
+  int ngram_rows = 0;  ///< of each of the tables that runs of tokens are looked up in
   int kv_shared_layers = 0, residual_rank = 0;
   /// An encoder, as wide as the decoder and with as many heads, whose output every layer attends to
   /// as well. It reads source tokens, or frames of `encoder_channels` values.
@@ -204,6 +205,8 @@ struct RecordOf<DecoderShape> {
       field("layer_embedding", &T::layer_embedding, 0, 1e6,
             "values of a token that every layer looks up; 0 = none"),
       field("layer_embedding_rows", &T::layer_embedding_rows, 0, 1e8, "rows of that table"),
+      field("ngram_rows", &T::ngram_rows, 0, 1e9,
+            "rows of each of the tables that runs of tokens are looked up in; 0 = there are none"),
       field("kv_shared_layers", &T::kv_shared_layers, 0, 10'000,
             "last layers that use keys and values of earlier ones"),
       field("residual_rank", &T::residual_rank, 0, 1e6, "rank of a learned residual; 0 = none"),

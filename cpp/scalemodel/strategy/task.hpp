@@ -88,7 +88,9 @@ struct Task {
   int images = 0;  ///< of a sequence, whose tokens are among its own
   int image_height = 0, image_width = 0;
   bool frozen_vision = false;
-  int source_tokens = 0;  ///< of a sequence, for an encoder whose output it attends to
+  /// Of a sequence, for an encoder whose output it attends to; 0: as many as the sequence has, or
+  /// as every source of the model.
+  int source_tokens = 0;
 
   bool operator==(const Task&) const = default;
 };
@@ -121,7 +123,7 @@ struct RecordOf<Task> {
       field("frozen_vision", &T::frozen_vision,
             "the vision tower does not learn; its projector does"),
       field("source_tokens", &T::source_tokens, 0, 1e7,
-            "tokens of the source that an encoder reads of every sequence")};
+            "tokens of the source that an encoder reads of every sequence; 0 = the sequence's")};
 };
 
 }  // namespace scalemodel

@@ -65,8 +65,9 @@ class Training:
     image_height, image_width : int
         Pixels of an image; towers that scale every image to one size ignore them.
     source_tokens : int
-        Tokens of what the encoder of an encoder-decoder model reads of every sequence; it stands on
-        the first stage.
+        Tokens of what the encoder of an encoder-decoder model reads of every sequence; when left
+        out, as many as the sequence has, or as the model reads of every source. The encoder stands
+        on the first stage.
     frozen_vision : bool
         The tower does not learn, its projector does. Beside adapters neither learns.
     lengths : sequence of int, path or str, optional

@@ -204,7 +204,6 @@ def test_training_on_longer_sources_takes_longer_and_more_memory() -> None:
 @pytest.mark.parametrize(
     ("model", "source", "says"),
     [
-        (T5, 0, "source_tokens=0: must be those of a source"),
         (WHISPER, 100, "source_tokens=100: must be 1500"),
         ("llama3_8b", 100, "source_tokens=100: must be 0: the model has no encoder"),
     ],
@@ -213,6 +212,16 @@ def test_training_refuses_a_source_that_cannot_be(model: str, source: int, says:
     task = sm.Training(global_batch=64, sequence=128, source_tokens=source)
     with pytest.raises(ScaleModelError, match=says):
         sm.estimate(model, "dgx_h100", task, sm.Strategy())
+
+
+def test_a_source_is_as_long_as_the_sequence_unless_a_task_says() -> None:
+    silent = sm.Training(global_batch=64, sequence=256)
+    for model, tokens in ((T5, 256), (WHISPER, 1500)):
+        told = silent.replace(source_tokens=tokens)
+        answers = [
+            sm.estimate(model, "dgx_h100", task, sm.Strategy(tp=2)) for task in (silent, told)
+        ]
+        assert answers[0].step_time_s == answers[1].step_time_s
 
 
 def test_an_encoder_is_no_layer_group() -> None:

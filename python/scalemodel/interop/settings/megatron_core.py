@@ -117,6 +117,8 @@ def _note_architecture(job: Job, notes: list[str], said: Collection[str]) -> Non
         ("shared_values", "keys that serve as values"),
         ("zero_experts", "experts that compute nothing"),
         ("layer_embedding", "embeddings of every layer"),
+        ("ngram_rows", "tables for runs of tokens"),
+        ("encoder_layers", "an encoder and the attention to what it reads"),
     ):
         if getattr(shape, name) and name not in said:
             notes.append(f"not expressed: {what}")

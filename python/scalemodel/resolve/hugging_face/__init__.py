@@ -65,6 +65,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "near_ratio": 0,
     "far_ratio": 0,
     "layer_embedding": 0,
+    "ngram_rows": 0,
     "residual_rank": 0,
     "kv_shared_layers": 0,
 }

@@ -95,6 +95,9 @@ DECODERS: Final[Mapping[str, Family]] = {
     "lfm2": _family(peculiar.adjusted_width, tied=True, qk_norm=True),
     "lfm2_moe": _family(tied=True, qk_norm=True),
     "longcat_flash": _family(peculiar.two_blocks_a_layer, router_bias=True),
+    "longcat_flash_ngram": _family(
+        peculiar.two_blocks_a_layer, peculiar.runs_of_tokens, router_bias=True
+    ),
     "mamba": _STATE_SPACE,
     "mamba2": _STATE_SPACE,
     "mimo": _family(peculiar.query_bias, bias=False),

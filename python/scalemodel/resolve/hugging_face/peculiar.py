@@ -181,6 +181,16 @@ def two_blocks_a_layer(config: Config, architecture: Architecture) -> None:
     architecture["ffn"] = architecture["shared_ffn"]
 
 
+def runs_of_tokens(config: Config, architecture: Architecture) -> None:
+    """LongCat-Flash-Lite: tables for runs of tokens, a multiple of the vocabulary each.
+
+    They are as wide as the stream together, however many runs and splits of each there are.
+    """
+    ratio = config.number("ngram_vocab_size_ratio", default=0)
+    config.value("emb_neighbor_num"), config.value("emb_split_num")
+    architecture["ngram_rows"] = ratio * _whole(architecture, "vocab")
+
+
 def searched_blocks(config: Config, architecture: Architecture) -> list[str]:
     """Nemotron-NAS: every layer has a width of its own, or lacks a block.
 
