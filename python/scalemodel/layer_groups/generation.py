@@ -40,9 +40,6 @@ class GenerationFacts:
     text_tokens: int = 1
     decoder: str = ""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 def facts_from(table: Any, where: str) -> GenerationFacts | None:
     """The facts of a ``[generation]`` table; None without one.

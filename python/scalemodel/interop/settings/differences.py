@@ -85,6 +85,8 @@ def _knobs(est: Estimate, read: Settings) -> list[str]:
 def _task(est: Estimate, read: Settings) -> Training:
     """The task that settings start; what they leave open is as it was predicted."""
     task: Training = est.task if read.task is None else read.task
+    if read.model is not None and not read.model.shape.encoder_layers:
+        task = task.replace(source_tokens=0)  # a decoder that is started alone reads no source
     return task.replace(optimizer=read.optimizer) if read.optimizer else task
 
 
@@ -133,7 +135,9 @@ def differences(est: Estimate, read: Settings) -> list[str]:
         # A decoder that is started alone reads no images, which have a note of their own.
         sees = est.task.images == 0 or read.model.vision is not None
         seen = est if sees else _asked(est, task=est.task.replace(images=0))
-        if change := _change(seen, _asked(seen, model=read.model)):
+        hears = read.model.shape.encoder_layers or not seen.task.source_tokens
+        alone = seen.task if hears else seen.task.replace(source_tokens=0)
+        if change := _change(seen, _asked(seen, model=read.model, task=alone)):
             notes.append(f"not expressed: parts of the model: {change}")
     return [f"differs from the prediction, all in all: {together}", *notes]
 
