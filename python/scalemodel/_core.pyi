@@ -461,7 +461,7 @@ class Accelerator:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, peak_flop_per_s: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), multiprocessors: int = 0, clock_hz: float = 0.0, memory_capacity_bytes: float = 0.0, memory_bandwidth_bytes_per_s: float = 0.0, l2_bytes: float = 0.0, host_bandwidth_bytes_per_s: float = 0.0, gemm: GemmKernels = ..., attention: AttentionKernels = ..., elementwise: ElementwiseKernels = ..., scan: ScanKernels = ..., power: PowerPhases = ...) -> None:
+    def __init__(self, *, peak_flop_per_s: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), multiprocessors: int = 0, clock_hz: float = 0.0, memory_capacity_bytes: float = 0.0, memory_bandwidth_bytes_per_s: float = 0.0, l2_bytes: float = 0.0, host_bandwidth_bytes_per_s: float = 0.0, host_slowdown: float = 1.0, gemm: GemmKernels = ..., attention: AttentionKernels = ..., elementwise: ElementwiseKernels = ..., scan: ScanKernels = ..., power: PowerPhases = ...) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -499,6 +499,11 @@ class Accelerator:
     def host_bandwidth_bytes_per_s(self) -> float:
         """
         one direction
+        """
+    @property
+    def host_slowdown(self) -> float:
+        """
+        CPU overhead of an operation of a framework over that of an x86 server
         """
     @property
     def l2_bytes(self) -> float:
@@ -3290,6 +3295,7 @@ class Stack:
     def __hash__(self) -> int:
         ...
     def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, host_computes: bool = False, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, rope_by_document: bool = False, deterministic: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, exchange_by_document: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, rope_by_document: bool = False, deterministic: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, biased_gradient_slowdown: float = 1.0, batch_first: bool = False, narrow_gather: bool = False, exchange_by_document: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, module_operations: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3327,6 +3333,11 @@ class Stack:
     def batch_first(self) -> bool:
         """
         gathers along the sequence are copied into place
+        """
+    @property
+    def biased_gradient_slowdown(self) -> float:
+        """
+        time of input gradients of experts with biases over that without
         """
     @property
     def contention(self) -> float:
@@ -3492,6 +3503,11 @@ class Stack:
     def memory_report(self) -> str:
         """
         what the log of a run calls memory
+        """
+    @property
+    def module_operations(self) -> float:
+        """
+        CPU overhead of a module each way, in operations of the framework
         """
     @property
     def narrow_gather(self) -> bool:

@@ -17,15 +17,21 @@ struct LinearOptions {
   bool frozen = false;  ///< no weight gradient
   double batch = 1;     ///< independent GEMMs (experts)
   const GemmTimer* timer = nullptr;
-  bool grouped = false;     ///< one GEMM per expert
-  bool fused = false;       ///< with the activation and quantisation beside it
-  bool weightless = false;  ///< of two activations
-  double taps = 1;          ///< of a convolution as a GEMM
+  bool grouped = false;          ///< one GEMM per expert
+  bool fused = false;            ///< with the activation and quantisation beside it
+  bool weightless = false;       ///< of two activations
+  double taps = 1;               ///< of a convolution as a GEMM
+  double gradient_slowdown = 1;  ///< of the GEMM of its input's gradient
 };
 
 /// Kernels of one GEMM in a narrow format: scale factors of both operands are laid out for the
 /// tensor cores, then multiplied (counted in Transformer Engine, not timed).
 inline constexpr double kNarrowKernels = 3;
+
+/// An operation of the framework, called from Python, in launches of its kernel: it finds the
+/// kernel, allocates what that writes and notes it for the backward pass. Chosen on packed runs of
+/// Qwen3-30B-A3B on H100, whose rotary embeddings take 70 operations a document and layer.
+inline constexpr double kOperationLaunches = 1.2;
 
 /// What a scale per row costs beyond one per tensor, bytes a value. The two GEMMs that read x, dy
 /// or w sum over different axes and want scales, hence casts, of their own: along rows 3 (read,
@@ -68,7 +74,8 @@ class LayerBuilder {
     };
     const Seconds forward = gemm_time(m, n, k, element, options.fused);
     // The gradient of a convolution's input is a convolution of that of its output.
-    const Seconds input_gradient = gemm_time(m, k / taps, n * taps, element, options.fused);
+    const Seconds input_gradient =
+        options.gradient_slowdown * gemm_time(m, k / taps, n * taps, element, options.fused);
     // Added up inside the GEMM, the sum is read and written. Otherwise the GEMM writes a
     // gradient of its own, which another kernel adds to the sum: 3 values; where the sum is in FP32
     // this one is then cast (6 bytes), added to that (12) and zeroed (2).
@@ -205,6 +212,19 @@ class LayerBuilder {
   void launches(double forward, double backward) {
     launch(forward);
     kernels_backward_ += backward;
+  }
+
+  /// Operations of the framework that the CPU calls one by one; it takes longer than to launch
+  /// what they do.
+  void operations(double forward, double backward) {
+    const double each = kOperationLaunches * cluster_.accelerator.host_slowdown;
+    launches(each * forward, each * backward);
+  }
+
+  /// CPU overhead of `count` modules each way beside that of their kernels.
+  void modules(double count) {
+    const double each = conditions_.stack.module_operations * count;
+    operations(each, each);
   }
 
   /// Time of one collective, with its calls in each pass, or, without `op`, of one transfer.

@@ -5,7 +5,6 @@
 
 #include "scalemodel/costs/layer_builder.hpp"
 #include "scalemodel/costs/layer_memory.hpp"
-#include "scalemodel/costs/layer_operators.hpp"
 #include "scalemodel/costs/newton_schulz.hpp"
 #include "scalemodel/costs/operator_cost.hpp"
 
@@ -147,9 +146,8 @@ constexpr double kChunkBefore = 11, kChunkBehind = 7;
 
 bool rotates(const LayerKind& kind) {
   return std::ranges::any_of(kind.units, [](const Unit& unit) {
-    return std::ranges::any_of(unit.operators, [](const LayerOperator& op) {
-      return op.kind == OperatorKind::rotary;
-    });
+    return std::ranges::any_of(
+        unit.operators, [](const LayerOperator& op) { return op.kind == OperatorKind::rotary; });
   });
 }
 
@@ -157,16 +155,16 @@ bool rotates(const LayerKind& kind) {
 void add_document_loops(LayerBuilder& builder, const LayerKind& kind, const LayerLayout& layout,
                         const Stack& stack) {
   if (layout.packs.attended <= 0 || !kind.attention.present()) return;
-  const double documents = layout.micro_batch * layout.packs.documents * kOperationLaunches;
+  const double documents = layout.micro_batch * layout.packs.documents;
   if (stack.rope_by_document && rotates(kind)) {
-    builder.launches(documents * kRotated * kRopeForward, documents * kRotated * kRopeBackward);
+    builder.operations(documents * kRotated * kRopeForward, documents * kRotated * kRopeBackward);
   }
   const bool exchanges = layout.cp > 1 && layout.context == ContextParallel::all_to_all;
   if (stack.exchange_by_document && exchanges) {
     // Queries, keys and values go there and the output comes back; of gradients the reverse.
     const double chunks = documents * 2 * layout.cp;
-    builder.launches(chunks * (3 * kChunkBefore + kChunkBehind),
-                     chunks * (kChunkBefore + 3 * kChunkBehind));
+    builder.operations(chunks * (3 * kChunkBefore + kChunkBehind),
+                       chunks * (kChunkBefore + 3 * kChunkBehind));
   }
 }
 

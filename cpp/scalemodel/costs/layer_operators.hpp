@@ -12,15 +12,13 @@ namespace scalemodel {
 /// NeMo's, not timed.
 inline constexpr double kAdapterLaunches = 4;
 
+/// Modules that the framework counts an adapter as.
+inline constexpr double kAdapterModules = 1;
+
 /// CPU overhead of a routed layer each way beside its kernel launches, in launches: close to a
 /// hundred operations of the framework, each as long as four or five launches. Chosen by a scan (0,
 /// 300, 400, 500) on published steps of 1 to 8 sequences per micro-batch on B200.
 inline constexpr double kRoutingLaunches = 400;
-
-/// An operation of the framework, called from Python, in launches of its kernel: it finds the
-/// kernel, allocates what that writes and notes it for the backward pass. Of packed runs of
-/// Qwen3-30B-A3B on H100, whose rotary embeddings take 70 operations a document and layer.
-inline constexpr double kOperationLaunches = 1.2;
 
 /// Low-rank adapters beside one frozen k x n matrix: two thin products each way, whose output is
 /// scaled (2) and added to the matrix's (3); back, the gradient is scaled (2), and those of the
@@ -37,6 +35,7 @@ inline double add_adapter(LayerBuilder& builder, const Conditions& conditions,
                       Bytes{tokens * (2 * n + 3 * k) * element},
                       cluster.accelerator.elementwise.add_fraction, 2);
   builder.launches(kAdapterLaunches, kAdapterLaunches);
+  builder.modules(kAdapterModules);
   return rank * (n + k);
 }
 

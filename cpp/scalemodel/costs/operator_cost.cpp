@@ -91,13 +91,15 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
     return 0;
   }
   const bool grouped = p.unit.on_copies(op);
-  const LinearOptions options{p.context.frozen,
-                              shard.batch,
-                              op.wide ? &p.context.timers.storage : &p.context.timers.linear,
-                              grouped,
-                              p.context.quantised || (grouped && conditions.stack.fused_experts),
-                              false,
-                              op.taps};
+  const LinearOptions options{
+      p.context.frozen,
+      shard.batch,
+      op.wide ? &p.context.timers.storage : &p.context.timers.linear,
+      grouped,
+      p.context.quantised || (grouped && conditions.stack.fused_experts),
+      false,
+      op.taps,
+      grouped && op.bias > 0 ? conditions.stack.biased_gradient_slowdown : 1};
   const bool gate = op.parts.size() == 2;
   if (gate && conditions.stack.split_gate) {
     add_split_gate(p, op, rows / shard.batch, options);
@@ -192,19 +194,16 @@ void add_attention(const Pricing& p, const LayerOperator& op) {
 
 /// Operations of a gated delta rule without a kernel of its own: the triangle of a chunk is
 /// inverted row by row, then chunk follows chunk. Counted in torch_chunk_gated_delta_rule
-/// (huggingface/transformers, models/qwen3_next/modeling_qwen3_next.py), which Megatron-Core calls in
-/// deterministic mode (megatron/core/ssm/gated_delta_net.py).
+/// (huggingface/transformers, models/qwen3_next/modeling_qwen3_next.py), which Megatron-Core calls
+/// in deterministic mode (megatron/core/ssm/gated_delta_net.py).
 constexpr double kRowOperations = 16, kChunkOperations = 34;
-/// PyTorch's deterministic mode fills whatever it allocates, with a kernel of its own
-/// (torch.utils.deterministic.fill_uninitialized_memory).
-constexpr double kFilledOperation = 2;
+constexpr double kBackwardOperations = 1.5;  ///< products have two gradients, slices and sums one
 
 void add_deterministic_scan(const Pricing& p, const RecurrentShape& shape, double tokens) {
   const double chunk = shape.chunk;
   const double operations =
       kRowOperations * (chunk - 1) + kChunkOperations * std::ceil(tokens / chunk);
-  const double launches = kFilledOperation * kOperationLaunches * operations;
-  p.builder.launches(launches, 2 * launches);
+  p.builder.operations(operations, kBackwardOperations * operations);
 }
 
 /// A rank scans whole sequences, of its share of the heads where context ranks split them.
@@ -271,6 +270,29 @@ std::optional<Module> module_of(const Pricing& p, const LayerOperator& op) {
   return p.context.routed_layer ? Module::shared_experts : Module::mlp;
 }
 
+/// What a framework has a module for: the activations and sums between are operations of a block.
+bool is_module(const LayerOperator& op) {
+  switch (op.kind) {
+    case OperatorKind::gemm:
+      return !op.weightless;
+    case OperatorKind::attention:
+    case OperatorKind::scan:
+    case OperatorKind::norm:
+    case OperatorKind::latent_norm:
+    case OperatorKind::head_norm:
+    case OperatorKind::stream_mixing:
+      return true;
+    case OperatorKind::convolution:
+    case OperatorKind::residual:
+    case OperatorKind::activation:
+    case OperatorKind::rotary:
+    case OperatorKind::elementwise:
+    case OperatorKind::loss:
+      return false;
+  }
+  return false;
+}
+
 }  // namespace
 
 double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
@@ -284,6 +306,7 @@ double add_operators(LayerBuilder& builder, const Unit& unit, const UnitShard& s
   double adapters = 0;
   for (const LayerOperator& op : unit.operators) {
     builder.enter(module_of(pricing, op));
+    if (is_module(op)) builder.modules(1);
     if (op.kind == OperatorKind::attention) {
       if (context.attention_core) add_attention(pricing, op);
       continue;

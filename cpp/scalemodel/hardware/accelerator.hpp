@@ -108,6 +108,7 @@ struct Accelerator {
   BytesPerSecond memory_bandwidth;
   Bytes l2;
   BytesPerSecond host_bandwidth;  ///< one direction
+  double host_slowdown = 1;       ///< operations of a framework, over those of an x86 server
   GemmKernels gemm;
   AttentionKernels attention;
   ElementwiseKernels elementwise;
@@ -251,6 +252,8 @@ struct RecordOf<Accelerator> {
       field("memory_bandwidth_bytes_per_s", &T::memory_bandwidth, 1e6, 1e16, "peak bandwidth"),
       field("l2_bytes", &T::l2, 0, 1e13, "last-level cache"),
       field("host_bandwidth_bytes_per_s", &T::host_bandwidth, 1e6, 1e15, "one direction"),
+      field("host_slowdown", &T::host_slowdown, 0.1, 100,
+            "CPU overhead of an operation of a framework over that of an x86 server"),
       field("gemm", &T::gemm, "matrix multiplication constants"),
       field("attention", &T::attention, "attention constants"),
       field("elementwise", &T::elementwise, "memory-bound kernel constants"),

@@ -45,8 +45,8 @@ struct PackShape {
   /// Length of equal documents of the same tokens and attention: sum l^2 / sum l, for attention
   /// stays within a document.
   double attended = 0;
-  double context = 1;   ///< ranks that a token's document is split over, in the mean
-  double exchange = 1;  ///< tokens that context ranks exchange, of those of whole sequences
+  double context = 1;    ///< ranks that a token's document is split over, in the mean
+  double exchange = 1;   ///< tokens that context ranks exchange, of those of whole sequences
   double documents = 1;  ///< in a slot of the sequence, in the mean
 
   bool operator==(const PackShape&) const = default;

@@ -42,6 +42,7 @@ struct KernelEfficiency {
   Seconds host_launch;           ///< CPU overhead of a kernel launch; a layer cannot run faster
   bool host_computes = false;    ///< the CPU that launches also computes: launches add to kernels
   double kernel_spread = 0;      ///< standard deviation of ranks' kernel times over their mean
+  double module_operations = 0;  ///< CPU overhead of a module each way, in framework operations
   Seconds step_overhead;         ///< data loading, logging, clipping: once per step
   bool cuda_graphs = false;      ///< layers are launched as graphs, single experts still one by one
 
@@ -59,8 +60,8 @@ struct KernelFusion {
   bool dropout = false;
   bool rope_by_document = false;  ///< rotary embedding of packs, one document after another
   bool deterministic = false;     ///< no kernel whose sums depend on who comes first
-  bool softmax_loss = false;  ///< unfused loss: its softmax is one kernel each way
-  bool autocast = false;      ///< weights stay in FP32, cast in every pass; gradients are cast back
+  bool softmax_loss = false;      ///< unfused loss: its softmax is one kernel each way
+  bool autocast = false;  ///< weights stay in FP32, cast in every pass; gradients are cast back
   /// The head has as many columns as fill this many on every tensor rank, or some unused ones.
   int vocab_multiple = 1;
 
@@ -86,15 +87,16 @@ struct OverlapPolicy {
 
 /// How tokens reach their experts, and how experts run.
 struct ExpertPolicy {
-  bool grouped_launch = false;         ///< the GEMMs of all experts are one kernel
-  bool drops_tokens = false;           ///< experts have a capacity: rows are known in advance
-  bool fused_experts = false;          ///< activation and quantisation are inside the GEMMs
-  bool fused_expert_bias = true;       ///< biases of experts are added inside their GEMMs
-  bool fused_clamp = true;             ///< the activation's kernel clamps what it reads
-  bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
-  bool deduplicated_between = false;   ///< one per domain where experts span several
-  bool pads_experts = false;           ///< rows are copied into whole blocks of narrow formats
-  bool fp32_router = false;            ///< scores of experts are computed in FP32
+  bool grouped_launch = false;          ///< the GEMMs of all experts are one kernel
+  bool drops_tokens = false;            ///< experts have a capacity: rows are known in advance
+  bool fused_experts = false;           ///< activation and quantisation are inside the GEMMs
+  bool fused_expert_bias = true;        ///< biases of experts are added inside their GEMMs
+  bool fused_clamp = true;              ///< the activation's kernel clamps what it reads
+  bool deduplicated_dispatch = false;   ///< one copy of a token per rank, not one per expert
+  bool deduplicated_between = false;    ///< one per domain where experts span several
+  bool pads_experts = false;            ///< rows are copied into whole blocks of narrow formats
+  bool fp32_router = false;             ///< scores of experts are computed in FP32
+  double biased_gradient_slowdown = 1;  ///< of GEMMs that return gradients of biased experts
 
   bool operator==(const ExpertPolicy&) const = default;
 };
@@ -231,6 +233,8 @@ struct RecordOf<Stack> {
                "one copy of a token per scale-up domain"),
       field<T>("pads_experts", &T::pads_experts, "rows copied into whole blocks of narrow formats"),
       field<T>("fp32_router", &T::fp32_router, "scores of experts in FP32"),
+      field<T>("biased_gradient_slowdown", &T::biased_gradient_slowdown, 1, 1000,
+               "time of input gradients of experts with biases over that without"),
       field<T>("batch_first", &T::batch_first, "gathers along the sequence are copied into place"),
       field<T>("narrow_gather", &T::narrow_gather, "tensor ranks gather quantised inputs"),
       field<T>("exchange_by_document", &T::exchange_by_document,
@@ -256,6 +260,8 @@ struct RecordOf<Stack> {
                "slowdown of compute, seconds per second of hidden communication"),
       field<T>("kernel_spread", &T::kernel_spread, 0, 0.5,
                "standard deviation of the ranks' kernel times over their mean"),
+      field<T>("module_operations", &T::module_operations, 0, 1e4,
+               "CPU overhead of a module each way, in operations of the framework"),
       field<T>("step_overhead_s", &T::step_overhead, 0, 100,
                "data loading, logging and clipping, once per step"),
       field<T>("fragmentation_fraction", &T::fragmentation_fraction, 0, 1,

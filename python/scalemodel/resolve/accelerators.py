@@ -216,6 +216,7 @@ def build_accelerator(table: Table) -> _core.Accelerator:
         memory_bandwidth_bytes_per_s=memory.quantity("bandwidth", "bytes_per_s"),
         l2_bytes=memory.quantity("l2", "bytes", 0.0),
         host_bandwidth_bytes_per_s=host.quantity("bandwidth", "bytes_per_s"),
+        host_slowdown=host.number("slowdown", 1.0),
         gemm=_gemm(gemm, by_name["bf16"] or by_name["fp16"]),
         attention=_core.AttentionKernels(
             **{

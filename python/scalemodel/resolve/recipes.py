@@ -33,7 +33,7 @@ _KEYS = {
     *("frameworks", "models", "accelerators", "formats", "tasks", "from", "to"),
     *("tp", "pp", "cp"),
     *("recompute", "overlap_tp", "attention", "packed", "documents", "lora_targets"),
-    *("context", "routing"),
+    *("context", "routing", "imbalance"),
     *("stack", "modules", "source"),
 }
 _FACTS = frozenset(row["name"] for row in _core.Stack.fields()) - set(FITTED_CONSTANTS)
@@ -97,6 +97,8 @@ class Recipe:
         Tokens of a document in the mean, where a run says that it packs some; 0 where unknown.
     context : str
         How context ranks exchange what attention reads.
+    imbalance : float
+        Load of the busiest rank of experts over the mean.
     lora_targets : str
         Matrices beside which adapters sit.
     stack : tuple of (str, object)
@@ -111,6 +113,7 @@ class Recipe:
     packed: int = 0
     documents: int = 0
     context: str = ""
+    imbalance: float = 1.0
     lora_targets: str = ""
     stack: tuple[tuple[str, object], ...] = ()
     sources: tuple[str, ...] = ()
@@ -270,6 +273,7 @@ def recipe_for(run: Run) -> Recipe:
         lora_targets=next((t["lora_targets"] for t in matching if t.get("lora_targets")), ""),
         packed=next((int(t["packed"]) for t in matching if "packed" in t), 0),
         documents=next((int(t["documents"]) for t in matching if "documents" in t), 0),
+        imbalance=next((float(t["imbalance"]) for t in matching if "imbalance" in t), 1.0),
         context=next((t["context"] for t in matching if t.get("context")), ""),
         stack=tuple(sorted(facts.items())),
         sources=tuple(str(table["source"]) for table in matching),

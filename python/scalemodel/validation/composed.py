@@ -6,6 +6,7 @@ layers replicated or sharded as the row says.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class GroupQuestion:
     """A row as a question of layer groups; equal questions get equal answers.
 
     ``precisions`` and ``recomputations`` list what to try in turn where the row leaves a choice.
+    ``tokens`` are those of a sample, 0 for the model's own.
     """
 
     model: str
@@ -51,6 +53,13 @@ class GroupQuestion:
     precisions: tuple[Precision, ...]
     recomputations: tuple[bool, ...]
     notes: tuple[str, ...]
+    tokens: int = 0
+
+
+def _tokens(row: Row) -> int:
+    """Tokens of a sample of a diffusion transformer, whose latents are a sequence; else 0."""
+    diffusion = re.search(r"diffusion", row.text("task").lower())
+    return (row.count("seq_len") or 0) if diffusion else 0
 
 
 def _model(row: Row) -> str:
@@ -77,7 +86,19 @@ def _tables(text: str) -> str:
     return "hybrid"
 
 
-def _layers(text: str, ranks: int, node: int) -> str:
+def _layers(row: Row, ranks: int, node: int) -> str:
+    """Parallelism of all other layers: what tensor and context ranks leave is data-parallel."""
+    tp, cp = (row.count(degree) or 1 for degree in ("tp", "cp"))
+    if (row.count("pp") or 1) > 1:
+        raise SkippedRowError("unsupported:mesh")
+    if ranks % (tp * cp):
+        raise SkippedRowError("illegal:mesh")
+    inner = [f"{name}@{degree}" for name, degree in (("tp", tp), ("cp", cp)) if degree > 1]
+    text = row.text("sharding").lower()
+    return "+".join([*inner, _replicated(text, ranks // (tp * cp), max(1, node // (tp * cp)))])
+
+
+def _replicated(text: str, ranks: int, node: int) -> str:
     # What a text says of tables is not said of layers.
     own = re.sub(r"(embeddings?|tables?)[^,;]*[,;]?|hybrid", "", text)
     name = _LAYERS[sharding_name(own)]
@@ -103,10 +124,10 @@ def question(row: Row, *, stack: str | None = None) -> GroupQuestion:
     name = stack or stack_for(
         row.text("framework"), None if year is None else round(year), row.text("task")
     )
-    if any((row.count(degree) or 1) > 1 for degree in ("tp", "pp", "cp")):
-        raise SkippedRowError("unsupported:mesh")
-    micro_batch = row.count("micro_batch") or -(-row.required_count("global_batch") // ranks)
-    batch = fill_batch(row, micro_batch, ranks, notes)
+    layers = _layers(row, ranks, where.node_accelerators)
+    replicas = ranks // math.prod(row.count(degree) or 1 for degree in ("tp", "cp"))
+    micro_batch = row.count("micro_batch") or -(-row.required_count("global_batch") // replicas)
+    batch = fill_batch(row, micro_batch, replicas, notes)
     text = row.text("sharding").lower()
     habits: Mapping[str, object] = unstated(name)
     prefetch = cast("Prefetch", habits.get("prefetch", "one"))
@@ -117,15 +138,16 @@ def question(row: Row, *, stack: str | None = None) -> GroupQuestion:
         model=model,
         place=where,
         global_batch=batch,
-        micro_batches=batch // (micro_batch * ranks),
+        micro_batches=batch // (micro_batch * replicas),
         tables=f"{_tables(text)}@{ranks}",
-        layers=_layers(text, ranks, where.node_accelerators),
+        layers=layers,
         prefetch=prefetch,
         buckets=cast("Buckets", habits.get("buckets", "unit")),
         stack=name,
         precisions=precisions(row, notes),
         recomputations=tuple(dict.fromkeys(kind == "full" for kind in found)),
         notes=tuple(notes),
+        tokens=_tokens(row),
     )
 
 
@@ -165,9 +187,10 @@ def _estimate(
 ) -> GroupEstimate:
     from scalemodel.layer_groups.estimate import estimate_groups
 
+    model = compose(asked.model)
     try:
         found = estimate_groups(
-            compose(asked.model),
+            model.with_tokens(asked.tokens) if asked.tokens else model,
             cluster_of(asked.place),
             Training(global_batch=asked.global_batch, sequence=1, precision=precision),
             GroupStrategy(

@@ -18,12 +18,12 @@ def packed(
 ) -> None:
     """Packs of documents by the lengths that are known of them.
 
-    A run that says that it packs has documents of the recipe's mean length. Where a recipe knows
-    how long equal sequences of as much attention are, packs are those: all else is alike. Those
-    that context ranks divide come in two parts for each of them.
+    A run that says that it packs ahead (`offline`) has documents of the recipe's mean length. Where
+    a recipe knows how long equal sequences of as much attention are, packs are those: all else is
+    alike. Those that context ranks divide come in two parts for each of them.
     """
     sequence = task["sequence"]
-    stated = states(row.text("other_flags").lower(), r"sequence_packing")
+    stated = states(row.text("other_flags").lower(), r"sequence_packing\W+offline")
     if recipe.documents and stated and sequence > recipe.documents:
         task["lengths"] = f"mean={recipe.documents},spread={_SPREAD}"
         notes.append(f"documents of {recipe.documents} tokens by the recipe")

@@ -435,6 +435,8 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         "attention": kernel,
         "gradient_precision": _gradient_precision(row),
     }
+    if recipe.imbalance > 1:
+        task["imbalance"] = recipe.imbalance
     if method != "pretrain":
         packed(row, task, strategy, recipe, notes)
     if recipe.context and strategy["cp"] > 1:

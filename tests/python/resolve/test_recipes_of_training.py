@@ -44,7 +44,7 @@ def test_every_model_has_one_class(name: str) -> None:
     table = catalog.load("models", name)["architecture"]
     found = model_class(table)
     assert found in MODEL_CLASSES
-    assert (found == "dense") == (not table.get("experts"))
+    assert (found in ("dense", "delta_rules")) == (not table.get("experts"))
 
 
 def test_recipes_tell_accelerators_formats_and_releases_apart() -> None:
@@ -60,7 +60,8 @@ def test_the_first_recipe_that_speaks_of_something_decides_it() -> None:
     fused = Run("Megatron-Bridge 26.06", "windowed_experts", "gb200", "fp8")
     assert dict(recipe_for(fused).stack)["fused_expert_bias"] is True
     point = recipe_for(replace(fused, framework="Megatron-Bridge 26.06.01"))
-    assert dict(point.stack)["fused_expert_bias"] is False
+    assert dict(point.stack)["biased_gradient_slowdown"] > 1
+    assert "biased_gradient_slowdown" not in dict(recipe_for(fused).stack)
     assert dict(point.stack)["fp8_attention"] is True
     assert point.recompute == recipe_for(fused).recompute == ("none",)
 
@@ -91,7 +92,8 @@ def test_compressed_keys_follow_recipes_of_their_own() -> None:
         "cuda_graphs": True,
         "selective_modules": "mla_up_proj",
     }
-    assert recipe_for(replace(run, number_format="bf16")).stack == ()
+    wide = dict(recipe_for(replace(run, number_format="bf16")).stack)
+    assert wide == {"fused_experts": False, "grouped_launch": False}  # kernels of MXFP8 alone
 
 
 def test_fine_tuning_of_a_benchmark_has_rules_of_its_own() -> None:
@@ -122,6 +124,7 @@ def test_every_entry_can_be_reached_and_cites() -> None:
             method=table.get("tasks", ["pretrain"])[0],
             year=round(first) if first > 2000 else None,
             **{key: 2 if table.get(key) == "several" else 1 for key in ("tp", "pp", "cp")},
+            routing=table.get("routing", "natural"),
         )
         found = recipe_for(asked)
         assert table["source"] in found.sources
@@ -137,6 +140,8 @@ def test_every_entry_can_be_reached_and_cites() -> None:
         ({"source": ""}, "source"),
         ({"rows": [1]}, "rows"),
         ({"pp": "four"}, "four"),
+        ({"routing": "even"}, "even"),
+        ({"context": "tree"}, "tree"),
         ({"stack": {"gemm_efficiency": 1}}, "gemm_efficiency"),
     ],
 )
@@ -159,6 +164,28 @@ def test_what_a_run_states_wins_over_its_recipe() -> None:
     stated = question(Row(LLAMA | LATENT | {"recompute": "full", "overlap": "TP_COMM_OVERLAP"}))
     assert (stated.recomputations, stated.spare_recomputations) == (("full",), ())
     assert dict(stated.strategy)["overlap_tp"] is True
+
+
+def test_routing_that_is_not_forced_loads_ranks_unevenly() -> None:
+    branch = replace(BRIDGE, framework="Megatron-Bridge main", model_class="experts", year=2026)
+    natural, forced = recipe_for(branch), recipe_for(replace(branch, routing="forced"))
+    assert natural.imbalance > 1 == forced.imbalance
+    assert recipe_for(replace(branch, model_class="latent_experts")).imbalance == 1
+    assert recipe_for(replace(BRIDGE, model_class="experts")).imbalance == 1
+    cells = LLAMA | {"framework": "Megatron-Bridge main", "year": "2026"}
+    cells |= {"moe_experts": "128", "moe_topk": "8", "moe_ffn": "1536"}
+    even = {"other_flags": "force_load_balancing=yes"}
+    assert dict(question(Row(cells)).task)["imbalance"] == natural.imbalance
+    assert "imbalance" not in dict(question(Row(cells | even)).task)
+
+
+def test_graphs_of_modules_hold_no_experts() -> None:
+    cells = LLAMA | {"framework": "Megatron-Bridge 26.08", "gpu": "GB200", "precision": "MXFP8"}
+    cells |= {"moe_experts": "128", "moe_topk": "8", "moe_ffn": "1536"}
+    flags = ("cuda_graph_impl=transformer_engine", "cuda_graph_impl=full_iteration")
+    scoped, whole = (dict(question(Row(cells | {"other_flags": f})).facts) for f in flags)
+    assert scoped["cuda_graphs"] is whole["cuda_graphs"] is True
+    assert (scoped["grouped_launch"], whole["grouped_launch"]) == (False, True)
 
 
 def test_the_name_of_a_model_is_no_part_of_its_recipe() -> None:
@@ -284,7 +311,19 @@ def test_every_recipe_speaks_of_a_measured_run(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("scalemodel.validation.training.recipes.recipe_for", remembered)
     branch = LLAMA | {"framework": "Megatron-Bridge main", "year": "2026", "task": "LoRA"}
-    for row in (*published_table("training").select(INPUT_COLUMNS), Row(branch)):
+    named = {"framework": "Megatron-Bridge main", "year": "2026", "precision": "BF16"}
+    named |= {"seq_len": "4096", "micro_batch": "1", "global_batch": "256", "n_gpus": "64"}
+    delta = named | {"model": "Qwen3.8-27B", "gpu": "GB200"}
+    split = named | {"task": "SFT", "cp": "2", "gpu": "GB200"}
+    runs = (
+        branch,
+        delta | {"task": "SFT"},
+        delta | {"task": "pretrain", "tp": "4", "pp": "4"},
+        split | {"model": "GPT-OSS-120B"},
+        split | {"model": "Nemotron-3.5-Lightning"},
+        split | {"model": "Qwen3-30B-A3B", "task": "pretrain"},
+    )
+    for row in (*published_table("training").select(INPUT_COLUMNS), *map(Row, runs)):
         with suppress(SkippedRowError):
             question(row)
     assert [table["source"] for table in recipes() if table["source"] not in spoken] == []

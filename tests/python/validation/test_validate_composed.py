@@ -90,6 +90,16 @@ def test_a_row_says_how_tables_and_layers_lie() -> None:
     assert question(Row({**VIT, "micro_batch": "16"})).micro_batches == 2
 
 
+def test_tensor_and_context_ranks_split_a_sample() -> None:
+    video = {"model": "Wan-2.1-14B", "task": "video diffusion pretrain", "gpu": "H100-80GB"}
+    video |= {"n_gpus": "128", "global_batch": "128", "micro_batch": "1", "precision": "BF16"}
+    video |= {"tp": "2", "cp": "4", "seq_len": "37440", "sharding": "DDP", "year": "2026"}
+    found = question(Row(video))
+    assert (found.layers, found.micro_batches, found.tokens) == ("tp@2+cp@4+ddp@16", 8, 37440)
+    assert asked(video) > asked(video, seq_len="18720")
+    assert question(Row(VIT)).tokens == 0
+
+
 @pytest.mark.parametrize(
     "changes, reason",
     [
@@ -99,7 +109,8 @@ def test_a_row_says_how_tables_and_layers_lie() -> None:
         ({"gpu": "abacus"}, "unknown_accelerator:abacus"),
         ({"global_batch": ""}, "missing:global_batch"),
         ({"task": "DLRM inference"}, "unsupported:task"),
-        ({"tp": "2"}, "unsupported:mesh"),
+        ({"pp": "2"}, "unsupported:mesh"),
+        ({"tp": "3"}, "illegal:mesh"),
         ({"precision": "int3"}, "unsupported:dtype"),
     ],
 )

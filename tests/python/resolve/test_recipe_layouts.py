@@ -1,0 +1,113 @@
+"""Layouts of published recipes: which cells of a silent run they fill, and which they leave."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.runs import LLAMA
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.recipe_layouts import Job, check_layout, layout_for, layouts
+from scalemodel.validation.rows import Row, SkippedRowError
+from scalemodel.validation.training import question
+
+PARTS = {"blackwell": "gb200", "hopper": "h100_sxm_80"}
+SILENT = {
+    "framework": "Megatron-Bridge main",
+    "year": "2026",
+    "model": "Qwen3-8B",
+    "task": "SFT",
+    "seq_len": "2048",
+    "global_batch": "32",
+    "precision": "BF16",
+    "gpu": "H100-80GB",
+    "n_gpus": "4",
+}
+
+
+def test_every_layout_can_be_reached_and_names_a_model() -> None:
+    for number, table in enumerate(layouts(), start=1):
+        check_layout(table, f"layout {number}")
+        assert table["model"] in catalog.names("models")
+        job = Job(
+            framework=table["frameworks"][0],
+            model=table["model"],
+            accelerator=PARTS[table.get("accelerators", ["hopper"])[0]],
+            method=table["tasks"][0],
+            count=table["count"],
+            cp=2 if table.get("cp") == "several" else 1,
+        )
+        assert layout_for(job) == {key: str(value) for key, value in table["cells"].items()}
+
+
+def test_a_silent_run_takes_the_layout_of_its_recipe_and_says_so() -> None:
+    found = question(Row(SILENT))
+    strategy = dict(found.strategy)
+    assert (strategy["tp"], strategy["dp"], strategy["micro_batch"]) == (4, 1, 1)
+    assert found.recomputations == ("none",)
+    assert any("tp 4" in note and "by the recipe" in note for note in found.notes)
+
+
+def test_what_a_run_states_wins_over_the_layout() -> None:
+    stated = question(Row(SILENT | {"tp": "2", "recompute": "full"}))
+    assert dict(stated.strategy)["tp"] == 2
+    assert stated.recomputations == ("full",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"framework": "Megatron-Bridge 26.08"},
+        {"n_gpus": "8"},
+        {"gpu": "GB200"},
+        {"task": "pretrain"},
+        {"model": "Llama3-8B"},
+    ],
+)
+def test_another_job_is_left_as_it_is(change: dict[str, str]) -> None:
+    try:
+        found = question(Row(SILENT | {"micro_batch": "1"} | change))
+    except SkippedRowError:
+        return
+    assert dict(found.strategy)["tp"] == 1
+
+
+def test_a_layout_may_tell_the_batch_and_the_sequence() -> None:
+    hybrid = SILENT | {"model": "Nemotron-3.5-Lightning", "n_gpus": "16"}
+    del hybrid["seq_len"], hybrid["global_batch"]
+    task = dict(question(Row(hybrid)).task)
+    assert (task["sequence"], task["global_batch"]) == (4096, 128)
+    with pytest.raises(SkippedRowError, match="missing:seq_len"):
+        question(Row(hybrid | {"n_gpus": "32"}))
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        ({"rows": 1}, "rows"),
+        ({"source": ""}, "source"),
+        ({"cells": {"dp": 2}}, "dp"),
+        ({"cp": "two"}, "two"),
+    ],
+)
+def test_a_wrong_layout_is_refused_by_name(change: dict[str, object], named: str) -> None:
+    right = {
+        "frameworks": ["x"],
+        "model": "qwen3_8b",
+        "tasks": ["full"],
+        "count": 4,
+        "cells": {"tp": 4},
+        "source": "somewhere",
+    }
+    check_layout(right, "layout 1")
+    with pytest.raises(ScaleModelError, match=named):
+        check_layout(right | change, "layout 1")
+
+
+def test_only_runs_that_say_so_are_packed() -> None:
+    flags = {"other_flags": "card features: {sequence_packing: offline}"}
+    packed, padded = question(Row(SILENT | flags)), question(Row(SILENT))
+    assert dict(packed.task)["lengths"] == "mean=379,spread=1"
+    assert "lengths" not in dict(padded.task)
+    other = question(Row(LLAMA | flags | {"task": "SFT"}))
+    assert "lengths" not in dict(other.task)
