@@ -261,9 +261,12 @@ void bind_instance(py::module_& m) {
            py::arg("layout"), py::arg("imbalance") = 1.0, py::arg("images") = RequestMix{},
            py::arg("draft") = Draft{}, py::arg("expert_pool") = py::none())
       .def_property_readonly(
-          "expert_parameters",
-          [](const Instance& instance) { return expert_parameters(instance.model, 0); },
-          "Parameters of the routed experts of all layers.")
+          "pool_parameters",
+          [](const Instance& instance) {
+            const PoolParameters all = pool_parameters(instance.model, 0);
+            return py::make_tuple(all.routed + all.shared, all.chosen + all.shared);
+          },
+          "Parameters of what an expert pool computes in all layers, and those that a token uses.")
       .def(
           "pool_load",
           [](const Instance& instance, const RequestMix& mix, double sequences) {

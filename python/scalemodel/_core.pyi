@@ -5451,9 +5451,9 @@ class Instance:
         Time of one step.
         """
     @property
-    def expert_parameters(self) -> float:
+    def pool_parameters(self) -> tuple[float, float]:
         """
-        Parameters of the routed experts of all layers.
+        Parameters of what an expert pool computes in all layers, and those that a token uses.
         """
 class WeightSet:
     """

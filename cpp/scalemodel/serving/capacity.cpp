@@ -36,7 +36,8 @@ Bytes activation_bytes(const Model& model, const Engine& engine, const ServingLa
       widest = std::max({widest, attention, mixer});
       continue;
     }
-    const double rows = ff.routed() ? ff.experts_per_token : 1;
+    // A rank's experts receive tokens of all data-parallel ranks.
+    const double rows = ff.routed() ? static_cast<double>(ff.experts_per_token) * layout.dp : 1;
     const double split = ff.routed() ? layout.stage_ranks() : layout.tp;
     const double wide =
         rows * (ff.matrices() * (static_cast<double>(ff.width) / split) +
@@ -176,7 +177,10 @@ Bytes expert_activation_bytes(const Model& model, const ServingLayout& layout, d
     const double width = ff.expert_width(model.hidden);
     const double rows = static_cast<double>(ff.experts_per_token) / layout.ep;
     const double inner = ff.matrices() * (static_cast<double>(ff.width) / split);
-    widest = std::max(widest, rows * (2.0 * width + (inner + width) / layout.micro_batches));
+    const double routed = rows * (2.0 * width + (inner + width) / layout.micro_batches);
+    const double shared =
+        (2.0 * width + ff.matrices() * static_cast<double>(ff.shared_width)) / layout.expert_ranks;
+    widest = std::max(widest, routed + (ff.shared_width > 0 ? shared : 0.0));
   }
   return Bytes{tokens * widest * kElement};
 }
@@ -185,7 +189,6 @@ Bytes expert_activation_bytes(const Model& model, const ServingLayout& layout, d
 double operator_bytes(const Unit& unit, const LayerOperator& op, const ServingKernels& kernels,
                       const ServingLayout& layout) {
   if (unit.on_copies(op)) {
-    if (layout.has_expert_pool()) return 0;
     const double copies = unit.experts + layout.redundant_experts;
     return kernels.experts.weight_bytes * copies * op.parameters() / layout.stage_ranks();
   }
@@ -195,24 +198,32 @@ double operator_bytes(const Unit& unit, const LayerOperator& op, const ServingKe
 
 }  // namespace
 
-double expert_parameters(const Model& model, double redundant) {
-  const std::vector<double> layers = stage_layers(model, 1);
-  double parameters = 0;
+PoolParameters pool_parameters(const Model& model, double redundant, bool draft_layer) {
+  std::vector<double> layers = stage_layers(model, 1);
+  if (draft_layer) layers[model.mtp_kind] += 1;
+  PoolParameters all;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    for (const Unit& unit : model.kinds[i].units) {
+    const LayerKind& kind = model.kinds[i];
+    for (const Unit& unit : kind.units) {
       for (const LayerOperator& op : unit.operators) {
-        if (!unit.on_copies(op)) continue;
-        parameters += layers[i] * (unit.experts + redundant) * op.parameters();
+        if (!computed_by_pool(kind, unit, op)) continue;
+        if (!unit.routed()) {
+          all.shared += layers[i] * op.parameters();
+          continue;
+        }
+        all.routed += layers[i] * (unit.experts + redundant) * op.parameters();
+        all.chosen += layers[i] * unit.experts_per_token * op.parameters();
       }
     }
   }
-  return parameters;
+  return all;
 }
 
 Bytes expert_weight_bytes(const Model& model, const ServingKernels& kernels,
-                          const ServingLayout& layout) {
-  const double parameters = expert_parameters(model, layout.redundant_experts);
-  return Bytes{kernels.experts.weight_bytes * parameters / layout.expert_mesh()};
+                          const ServingLayout& layout, bool draft_layer) {
+  const PoolParameters all = pool_parameters(model, layout.redundant_experts, draft_layer);
+  return Bytes{kernels.experts.weight_bytes * all.routed / layout.expert_mesh() +
+               linear_weight_bytes(kernels) * all.shared};
 }
 
 Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout) {
@@ -222,6 +233,7 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
   for (std::size_t i = 0; i < layers.size(); ++i) {
     for (const Unit& unit : model.kinds[i].units) {
       for (const LayerOperator& op : unit.operators) {
+        if (layout.has_expert_pool() && computed_by_pool(model.kinds[i], unit, op)) continue;
         bytes += layers[i] * operator_bytes(unit, op, kernels, layout);
       }
     }
@@ -256,8 +268,10 @@ Bytes draft_weight_bytes(const Model& model, const ServingKernels& kernels,
   constexpr double kInputs = 2;  // a hidden state and the embedding of the token behind it
   const double hidden = model.hidden;
   double bytes = kElement * kInputs * hidden * hidden;
-  for (const Unit& unit : model.kinds[model.mtp_kind].units) {
+  const LayerKind& kind = model.kinds[model.mtp_kind];
+  for (const Unit& unit : kind.units) {
     for (const LayerOperator& op : unit.operators) {
+      if (layout.has_expert_pool() && computed_by_pool(kind, unit, op)) continue;
       bytes += operator_bytes(unit, op, kernels, layout);
     }
   }
@@ -307,7 +321,8 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   const double per_sequence = blocks.of(lengths.input + lengths.output);
   const Cluster& experts_on = pool ? pool->cluster : cluster;
   const auto experts_fit = [&](CacheCapacity& held, double tokens) {
-    held.expert_weights = expert_weight_bytes(model, pool ? pool->kernels : kernels, layout);
+    held.expert_weights =
+        expert_weight_bytes(model, pool ? pool->kernels : kernels, layout, draft.layer);
     held.expert_activations = expert_activation_bytes(model, layout, tokens);
     return held.expert_weights + held.expert_activations + held.reserve <=
            engine.memory_fraction * experts_on.accelerator.memory_capacity;

@@ -103,12 +103,18 @@ class CacheBlocks {
 /// also holds the token embedding, the last one the LM head.
 Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout);
 
-/// Parameters of the routed experts of all layers, with `redundant` copies of some in each.
-double expert_parameters(const Model& model, double redundant);
+/// Parameters of what an expert pool computes, over all layers: routed experts with `redundant`
+/// copies of some in each, those of them that a token chooses, and shared ones; with those of a
+/// layer that drafts.
+struct PoolParameters {
+  double routed = 0, chosen = 0, shared = 0;
+};
+PoolParameters pool_parameters(const Model& model, double redundant, bool draft_layer = false);
 
-/// Weights of the routed experts on one accelerator of a pool that holds nothing else.
+/// Weights on one accelerator of an expert pool: its part of the routed experts and all shared
+/// ones, which compute a part of the tokens each.
 Bytes expert_weight_bytes(const Model& model, const ServingKernels& kernels,
-                          const ServingLayout& layout);
+                          const ServingLayout& layout, bool draft_layer = false);
 
 /// Memory of the fullest rank of an instance that encodes images and nothing else: the tower, a
 /// batch of images in it and what becomes of them.

@@ -1,6 +1,7 @@
 #include "scalemodel/serving/expert_pool.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "scalemodel/collectives/collectives.hpp"
 #include "scalemodel/fabric/levels.hpp"
@@ -23,6 +24,20 @@ GroupShape between_pools(const Cluster& cluster, int ranks, bool one_domain) {
 }
 
 }  // namespace
+
+const Unit* shared_experts(const LayerKind& kind) noexcept {
+  for (std::size_t i = 1; i < kind.units.size(); ++i) {
+    const bool beside = kind.units[i].routed() && !kind.units[i].reads_stream;
+    if (beside) return &kind.units[i - 1];
+  }
+  return nullptr;
+}
+
+bool computed_by_pool(const LayerKind& kind, const Unit& unit, const LayerOperator& op) noexcept {
+  if (unit.routed()) return unit.on_copies(op);
+  const bool computes = op.kind == OperatorKind::gemm || op.kind == OperatorKind::activation;
+  return computes && &unit == shared_experts(kind);
+}
 
 Seconds alternating_time(const PoolTimes& each, int micro_batches) noexcept {
   const Seconds busiest = max(max(each.attention, each.experts), max(each.dispatch, each.combine));

@@ -5,6 +5,7 @@
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/model/model.hpp"
 #include "scalemodel/serving/engine.hpp"
 #include "scalemodel/serving/layout.hpp"
 
@@ -15,6 +16,13 @@ struct ExpertPool {
   Cluster cluster;
   ServingKernels kernels;
 };
+
+/// The unit of a layer's shared experts, which compute beside the routed ones; null: it has none.
+const Unit* shared_experts(const LayerKind& kind) noexcept;
+
+/// Whether an expert pool computes an operator: GEMMs and activations of routed and shared experts.
+/// Routers, norms and layers without experts stay with attention.
+bool computed_by_pool(const LayerKind& kind, const Unit& unit, const LayerOperator& op) noexcept;
 
 /// One micro-batch on its way through all layers with experts: what each place is busy with.
 struct PoolTimes {

@@ -20,10 +20,10 @@ namespace scalemodel {
 /// `encoder_data_parallel` encode whole images each with a whole vision tower, where they would
 /// otherwise shard every image.
 ///
-/// With `expert_ranks` the routed experts lie on a pool of as many accelerators of their own,
-/// spread over `ep` of these and each split over the rest; all other layers stay with the tp dp
-/// ranks of attention. A step is then computed in `micro_batches`, which go to and fro between the
-/// pools.
+/// With `expert_ranks` the experts lie on a pool of as many accelerators of their own, routed ones
+/// spread over `ep` of these and each split over the rest, shared ones whole on all of them; other
+/// layers stay with the tp dp ranks of attention. A step is then computed in `micro_batches`, which
+/// go to and fro between the pools.
 struct ServingLayout {
   std::uint16_t tp = 1, pp = 1, ep = 1, dp = 1, cp = 1;
   std::uint16_t redundant_experts = 0;

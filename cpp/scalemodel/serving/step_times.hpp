@@ -212,7 +212,8 @@ class StepTimes {
   void add_adapters(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_expert_adapters(TokenCost& cost, const Unit& unit, double tokens) const;
   void add_routed(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
-  void add_pool(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
+  void add_pool(TokenCost& cost, const LayerKind& kind, double m, double tokens) const;
+  Seconds shared_time(const Unit& unit, double m) const;
   const Cluster& expert_cluster() const noexcept { return pool_ ? pool_->cluster : cluster_; }
   const ServingKernels& expert_kernels() const noexcept {
     return pool_ ? pool_->kernels : kernels_;

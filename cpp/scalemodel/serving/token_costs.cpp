@@ -162,20 +162,46 @@ void StepTimes::add_routed(TokenCost& cost, const FeedForwardShape& ff, double m
   cost.occupied += best.occupied * (best.dispatch + best.combine);
 }
 
+/// Shared experts of `m` tokens on one accelerator of an expert pool.
+Seconds StepTimes::shared_time(const Unit& unit, double m) const {
+  Seconds time;
+  double columns = 0;
+  const LayerOperator* first = nullptr;
+  for (const LayerOperator& op : unit.operators) {
+    if (op.kind == OperatorKind::activation) {
+      time += expert_elementwise_time(m * op.columns *
+                                      ((op.gated ? 2 : 1) * kElement + written_bytes()));
+    }
+    if (op.kind != OperatorKind::gemm) continue;
+    if (!first) first = &op;
+    if (&op == first || op.shares_input) {
+      columns += op.columns;  // multiplied at once
+    } else {
+      time += linear(expert_timer_, m, op.columns, op.depth, 1, engine_.fused_quantisation);
+    }
+  }
+  if (!first) return time;
+  return time + linear(expert_timer_, m, columns, first->depth, 1, engine_.fused_quantisation);
+}
+
 /// Experts of a pool of their own and the way there and back. A token goes once to a rank that
 /// holds several of its experts, from the tensor rank of attention that has its share of it, and
 /// tensor ranks of an expert receive a share each, which they put together and add up again; so do
 /// those of attention with what comes back. Sources: MegaScale-Infer, arXiv 2504.02263, sections 3
 /// and 4; StepMesh (narrow tokens out, 16 bits back).
-void StepTimes::add_pool(TokenCost& cost, const FeedForwardShape& ff, double m,
-                         double tokens) const {
+void StepTimes::add_pool(TokenCost& cost, const LayerKind& kind, double m, double tokens) const {
+  const FeedForwardShape& ff = kind.feed_forward;
+  const Unit* shared = shared_experts(kind);
   const double width = ff.expert_width(hidden_), ranks = layout_.ep;
   const double split = static_cast<double>(layout_.expert_ranks) / ranks;
   const double slots = static_cast<double>(ff.experts) + layout_.redundant_experts;
   const ExpertLoad load =
       random_load(ff, tokens, slots, layout_.ep, imbalance_of(ff, tokens, ranks));
-  const double places = distinct_places(ranks, ff.experts_per_token);
-  const double sent = m * places / layout_.tp * width, received = load.touched * width / split;
+  // The rank that computes the shared experts of a token is one more place.
+  const double also = shared ? 1 : 0, own = tokens / layout_.expert_ranks;
+  const double places = distinct_places(ranks, ff.experts_per_token) + also;
+  const double sent = m * places / layout_.tp * width;
+  const double received = (load.touched / split + also * own) * width;
   const double narrow = kernels_.sends_tokens ? kernels_.dispatch.value_bytes : written_bytes();
   const Cluster* pool = pool_ ? &pool_->cluster : nullptr;
   const auto exchange = [&](double bytes) {
@@ -184,6 +210,7 @@ void StepTimes::add_pool(TokenCost& cost, const FeedForwardShape& ff, double m,
   };
   const Seconds dispatch = exchange(narrow), combine = exchange(kElement);
   Seconds experts = expert_time(ff, m, tokens, true);
+  if (shared) experts += shared_time(*shared, std::max(1.0, own));
   if (split > 1) {
     const GroupShape group = group_shape(expert_cluster(), static_cast<int>(split), 1);
     const double whole = load.touched * width;
@@ -373,6 +400,7 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
     for (const LayerOperator& op : unit.operators) {
       if (unit.on_copies(op)) continue;  // one kernel of all experts, below
       if (op.of_source) continue;        // once per request, with what encodes its source
+      if (layout_.has_expert_pool() && computed_by_pool(kind, unit, op)) continue;
       if (op.kind == OperatorKind::gemm) {
         add_gemm(cost, unit, op, m);
         add_adapters(cost, unit, op, m);
@@ -382,7 +410,7 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
     }
     if (unit.routed() && engine_.adapters.any()) add_expert_adapters(cost, unit, tokens);
     if (unit.routed() && layout_.has_expert_pool()) {
-      add_pool(cost, kind.feed_forward, m, tokens);
+      add_pool(cost, kind, m, tokens);
       continue;
     }
     if (unit.routed() && moves_tokens) {

@@ -44,8 +44,9 @@ def decode_load(
     parameters, active = float(model.parameters), float(model.active_parameters)
     apart = layout.expert_ranks > 0
     if apart:
-        parameters -= instance.expert_parameters
-        active -= _active_experts(model, instance)
+        apart_parameters, apart_active = instance.pool_parameters
+        parameters -= apart_parameters
+        active -= apart_active
     stage_ranks = layout.tp * layout.cp * layout.pp
     accelerators = stage_ranks * layout.dp
     # Data-parallel ranks of a dense model are copies of it; those of experts share these out and
@@ -74,14 +75,7 @@ def _peak(cluster: Cluster, task: Inference) -> float:
     return float((peaks["fp8"] if narrow else 0.0) or wide)
 
 
-def _active_experts(model: Model, instance: _core.Instance) -> float:
-    """Parameters of the experts that a token chooses."""
-    shape = model.shape
-    return float(instance.expert_parameters) * shape.experts_per_token / shape.experts
-
-
 def _expert_load(
-    model: Model,
     cluster: Cluster,
     task: Inference,
     layout: _core.ServingLayout,
@@ -89,12 +83,12 @@ def _expert_load(
     sequences: float,
 ) -> _core.DecodeLoad:
     """The same of the pool that holds the experts of an instance alone, on its cluster."""
-    ranks, parameters = int(layout.expert_ranks), float(instance.expert_parameters)
+    ranks, (parameters, active) = int(layout.expert_ranks), instance.pool_parameters
     capacity = instance.capacity(task.input_tokens, task.output_tokens)
     held = capacity.memory_expert_weights_bytes * ranks / parameters
     return _core.DecodeLoad(
         parameters=parameters,
-        active_parameters=_active_experts(model, instance),
+        active_parameters=active,
         weight_bytes=min(held, _MOST_WEIGHT_BYTES),
         cache_bytes=0.0,
         sequences=max(sequences, 1e-3),
@@ -134,7 +128,7 @@ def instance_power_w(
     other = expert_cluster or cluster
     experts_w = accelerator_power_w(
         other,
-        _expert_load(model, other, task, layout, instance, sequences),
+        _expert_load(other, task, layout, instance, sequences),
         busy.experts_s / busy.step_time_s,
     )
     attention_w = accelerator_power_w(cluster, load, busy.attention_s / busy.step_time_s)

@@ -200,6 +200,35 @@ TEST_CASE("experts leave the attention pool and have to fit on their own") {
   CHECK(on(apart(8, 8, 1), &pool).max_running_sequences == 0);
 }
 
+TEST_CASE("shared experts lie whole on every accelerator of the pool, routers with attention") {
+  const Model model = make_decoder(latent_experts_shape());
+  const ServingKernels kernels = reference_kernels();
+  const PoolParameters all = pool_parameters(model, 0);
+  CHECK(all.shared > 0);
+  CHECK(all.chosen < all.routed);
+  ServingLayout together;
+  together.dp = together.ep = 8;
+  const double linear = operand_bytes(kernels.math), experts = kernels.experts.weight_bytes;
+  const Bytes both = weight_bytes(model, kernels, together);
+  const Bytes attention = weight_bytes(model, kernels, apart(8, 8, 1));
+  // Data-parallel ranks held the shared experts whole, as the pool does now.
+  CHECK((both - attention).base() ==
+        Approx(experts * all.routed / 8 + linear * all.shared).epsilon(1e-9));
+  CHECK(expert_weight_bytes(model, kernels, apart(8, 8, 1)).base() ==
+        Approx(experts * all.routed / 8 + linear * all.shared).epsilon(1e-9));
+  const Bytes drafted = expert_weight_bytes(model, kernels, apart(8, 8, 1), true);
+  CHECK(drafted > expert_weight_bytes(model, kernels, apart(8, 8, 1)));
+  for (const LayerKind& kind : model.kinds) {
+    const Unit* shared = shared_experts(kind);
+    CHECK((shared != nullptr) == (kind.feed_forward.shared_width > 0));
+    for (const Unit& unit : kind.units) {
+      for (const LayerOperator& op : unit.operators) {
+        if (op.routes || op.kind == OperatorKind::norm) CHECK(!computed_by_pool(kind, unit, op));
+      }
+    }
+  }
+}
+
 TEST_CASE("layouts of pools are legal or say why not") {
   const Model model = make_decoder(experts_8x7b_shape());  // eight experts
   const Cluster cluster = reference_cluster(16), small = reference_cluster(4);

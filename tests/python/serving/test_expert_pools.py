@@ -42,6 +42,18 @@ def test_memory_of_both_pools_is_said_and_experts_leave_room_for_the_cache() -> 
     assert beside.memory_expert_weights_bytes == 0
 
 
+def test_shared_experts_are_computed_by_the_pool() -> None:
+    task = sm.Inference(input_tokens=4000, output_tokens=500, precision="fp8_block", prefilled=True)
+    cluster = sm.cluster("dgx_h100", nodes=8)
+    options: dict[str, Any] = {"engine": "sglang", "replicas": 1, "concurrency": 1024}
+    apart = sm.ServingLayout(dp=32, ep=32, expert_ranks=32)
+    pools = sm.serve("deepseek_v3", cluster, task, apart, **options)
+    beside = sm.serve("deepseek_v3", cluster, task, sm.ServingLayout(dp=32, ep=32), **options)
+    assert pools.step().linear_s < beside.step().linear_s
+    whole = pools.memory_weights_bytes + pools.memory_expert_weights_bytes
+    assert whole == pytest.approx(beside.memory_weights_bytes, rel=1e-9)
+
+
 def test_a_pool_on_a_cluster_of_its_own() -> None:
     plan = _served(expert_cluster="dgx_h200", replicas=1)
     assert plan.verdict == "ok"
