@@ -143,8 +143,8 @@ def price_usd_per_s(
     Examples
     --------
     >>> import scalemodel as sm
-    >>> price_usd_per_s(sm.ServingLayout(tp=2), sm.cluster("dgx_h100"), None)
-    0.0
+    >>> round(3600 * price_usd_per_s(sm.ServingLayout(tp=2), sm.cluster("dgx_h100"), None), 2)
+    5.98
     """
     own = float(cluster.core.price_usd_per_s)
     other = own if expert_cluster is None else float(expert_cluster.core.price_usd_per_s)

@@ -38,8 +38,8 @@ def expert_cluster_of(layout: _core.ServingLayout, given: Any, task: Inference) 
     Examples
     --------
     >>> task = Inference(input_tokens=600, output_tokens=160)
-    >>> str(expert_cluster_of(_core.ServingLayout(expert_ranks=8), "dgx_h100", task))
-    'dgx_h100'
+    >>> expert_cluster_of(_core.ServingLayout(expert_ranks=8), "dgx_h100", task).accelerators
+    8
     """
     if layout.expert_ranks and task.adapters and task.adapter_targets == "all":
         raise ScaleModelError(
