@@ -162,3 +162,37 @@ def test_vllm_is_told_of_its_balance_too() -> None:
     words = sm.serve("deepseek_v3", cluster, task, layout, engine="vllm", concurrency=64).launch()
     assert "--enable-eplb --eplb-config '{\"num_redundant_experts\": 32}'" in words
     assert "--enable-dbo" in words
+
+
+def test_limits_that_the_tool_tunes_hold_for_every_attention_rank() -> None:
+    """calc_engine_setting of trtllm-bench counts the memory of all ranks, whatever they share."""
+    task = sm.Inference(input_tokens=5000, output_tokens=500, precision="fp8", kv_precision="fp8")
+    layout = sm.ServingLayout(dp=4, ep=4)
+    plan = sm.serve(
+        "llama4_scout", "dgx_h200", task, layout, engine="tensorrt_llm_pytorch_2025", replicas=1
+    )
+    # By hand: 756 to 896 sequences of 5,500 tokens fit on four ranks, 11 tokens a step for each.
+    assert 4 * 756 < plan.max_running_sequences <= 4 * 896
+    assert plan.max_batched_tokens in range(4 * 9216, 4 * 10240 + 1, 4 * 1024)
+
+
+def test_activations_of_experts_count_the_tokens_of_all_ranks() -> None:
+    task = sm.Inference(input_tokens=4000, output_tokens=100, precision="fp8_block")
+    cluster = sm.cluster("dgx_h100", nodes=4)
+    taken = []
+    for tokens in (2048, 16384):
+        plan = sm.serve(
+            "deepseek_v3",
+            cluster,
+            task,
+            sm.ServingLayout(dp=32, ep=32),
+            engine="sglang",
+            replicas=1,
+            max_batched_tokens=32 * tokens,
+            max_running_sequences=1024,
+        )
+        taken.append(plan.memory_activations_bytes)
+    # By hand: a rank's experts receive 8 copies of each of its 14,336 tokens more, as many as it
+    # sends: inputs and outputs of 7,168 values, three inner ones of 2,048; two streams; 16 bits.
+    more = 14336 * 2 * (8 * (3 * 2048 + 2 * 7168) + 2 * 7168)
+    assert taken[1] - taken[0] == pytest.approx(more, rel=1e-6)
