@@ -43,9 +43,9 @@ inline PartTraffic part_traffic(const StepContext& c, const ShardTraffic& traffi
   }
   const bool lacks =
       (lacks_dense && dense.parameters > 0) || (lacks_experts && expert.parameters > 0);
-  parts.gathers = traffic.gather > Seconds{} || (lacks && c.strategy.sharding != Sharding::ddp);
-  parts.reduces = traffic.reduce > Seconds{} || (lacks && c.strategy.sharding != Sharding::zero2);
-  if (!parts.gathers && !parts.reduces) return parts;
+  const bool gathers = traffic.gather > Seconds{} || (lacks && c.strategy.sharding != Sharding::ddp);
+  const bool reduces = traffic.reduce > Seconds{} || (lacks && c.strategy.sharding != Sharding::zero2);
+  if (!gathers && !reduces) return parts;
   StageClass first, last;
   first.embedding = last.head = true;
   const double embedding = end_parameters(c, first).trainable,
@@ -78,33 +78,40 @@ inline PartTraffic part_traffic(const StepContext& c, const ShardTraffic& traffi
     times[kEmbeddingPart] = embedding * rate.end;
     times[kHeadPart] = head * rate.end;
   };
-  if (parts.gathers) set(parts.gather, rates(gather_time, traffic.gather));
-  if (parts.reduces) set(parts.reduce, rates(reduce_time, traffic.reduce));
+  if (gathers) set(parts.gather, rates(gather_time, traffic.gather));
+  if (reduces) set(parts.reduce, rates(reduce_time, traffic.reduce));
   return parts;
 }
 
-/// Sets the traffic of all parts in `all.times`.
-inline void set_traffic(const StepContext& c, const StepTraffic& traffic, PipelinePasses& all) {
-  PipelineTimes& times = all.times;
-  for (PartTimes& part : times.parts) {
-    for (std::size_t time = kGathering; time < kPassTimes; ++time) part[time] = Seconds{};
-  }
-  if (c.gathered) return;
+/// Sets the traffic of all parts in `all.times`; what `traffic_of` says of these.
+inline StepTrafficKind set_traffic(const StepContext& c, const StepTraffic& traffic,
+                                   PipelinePasses& all) {
+  if (c.gathered) return StepTrafficKind::none;  // and no other times are kept with it
+  bool hides = false, blocks = false;
+  const auto set_part = [&](std::size_t part, const PartTraffic& of) {
+    const Seconds gather = of.gather[part], reduce = of.reduce[part];
+    PartTimes& t = all.times.parts[part];
+    t[kGathering] = traffic.hide_gather ? gather : Seconds{};
+    t[kGatheringBefore] = traffic.hide_gather ? Seconds{} : gather;
+    t[kReduction] = traffic.hide_reduce ? reduce : Seconds{};
+    t[kReductionAfter] = traffic.hide_reduce ? Seconds{} : reduce;
+    hides |= t[kGathering] + t[kReduction] > Seconds{};
+    blocks |= t[kGatheringBefore] + t[kReductionAfter] > Seconds{};
+  };
+  const auto set = [&](const PartTraffic& of) {
+    for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) set_part(k, of);
+    set_part(kEmbeddingPart, of);
+    set_part(kHeadPart, of);
+  };
   const auto number = static_cast<std::size_t>(all.slowest_class - c.stages.classes.data());
   const auto make = [&] { return part_traffic(c, traffic, all.slowest, *all.slowest_class); };
-  const auto set = [&](const PartTraffic& parts) {
-    const PassTime gathering = traffic.hide_gather ? kGathering : kGatheringBefore;
-    const PassTime reduction = traffic.hide_reduce ? kReduction : kReductionAfter;
-    for (std::size_t part = 0; part < kPipelineParts; ++part) {
-      if (parts.gathers) times.parts[part][gathering] = parts.gather[part];
-      if (parts.reduces) times.parts[part][reduction] = parts.reduce[part];
-    }
-  };
   if (c.shared != nullptr && number < kMaxStages) {
     set(c.shared->of_shards->part_traffic.get(number, make));
   } else {
     set(make());
   }
+  if (blocks) return StepTrafficKind::blocking;
+  return hides ? StepTrafficKind::hiding : StepTrafficKind::none;
 }
 
 }  // namespace scalemodel

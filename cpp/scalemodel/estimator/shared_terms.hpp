@@ -109,7 +109,6 @@ struct StatesByOffload {
 
 /// What every part of a pipeline takes of the traffic of gradients and parameters once per step.
 struct PartTraffic {
-  bool gathers = false, reduces = false;
   std::array<Seconds, kPipelineParts> gather, reduce;
 };
 

@@ -106,9 +106,8 @@ inline PipelineDuration critical_path(const StepContext& c, PipelinePasses& all,
   if (c.pipeline == PipelineBound::one_stage) {
     return c.stages.paths->at_least(all.times, c.degrees.micro_batches, all.busy);
   }
-  set_traffic(c, traffic, all);
+  const StepTrafficKind kind = set_traffic(c, traffic, all);
   const CriticalPaths& paths = *c.stages.paths;
-  const StepTrafficKind kind = traffic_of(all.times);
   if (all.begun == nullptr || kind == StepTrafficKind::none) {
     return paths.duration(all.quiet, all.times);
   }

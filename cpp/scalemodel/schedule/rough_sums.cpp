@@ -20,12 +20,20 @@ using HalfRows = float __attribute__((vector_size(kHalfRows * sizeof(float))));
 constexpr std::size_t kMaxBlocks = kMaxRows / kHalfRows;
 static_assert(kRowsAtOnce == 2 * kHalfRows);
 
-/// Numbers of the rows of a block whose lane of `near` is set, from `size` on.
-inline void add_rows(const std::int32_t* near, std::size_t block, std::size_t rows,
-                     RowNumbers& found, std::size_t& size) {
-  for (std::size_t lane = 0; lane < kHalfRows; ++lane) {
-    const std::size_t row = block * kHalfRows + lane;
-    if (near[lane] != 0 && row < rows) found[size++] = static_cast<std::uint16_t>(row);
+/// Adds the numbers of the rows of a block whose lane of `near` is set.
+inline void add_rows(const void* near, std::size_t block, std::size_t rows, RowNumbers& found,
+                     std::size_t& size) {
+  std::array<std::uint64_t, kHalfRows / 2> pairs;
+  std::memcpy(pairs.data(), near, sizeof pairs);
+  if ((pairs[0] | pairs[1] | pairs[2] | pairs[3]) == 0) return;
+  std::array<std::int32_t, kHalfRows> lanes;
+  std::memcpy(lanes.data(), near, sizeof lanes);
+  for (std::size_t pair = 0; pair < pairs.size(); ++pair) {
+    if (pairs[pair] == 0) continue;
+    for (std::size_t lane = 2 * pair; lane < 2 * pair + 2; ++lane) {
+      const std::size_t row = block * kHalfRows + lane;
+      if (lanes[lane] != 0 && row < rows) found[size++] = static_cast<std::uint16_t>(row);
+    }
   }
 }
 
@@ -73,12 +81,7 @@ std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t r
   std::size_t size = 0;
   for (std::size_t block = 0; block < blocks; ++block) {
     const auto near = (alone[block] >= least) | (with_hops[block] >= least_with_hops);
-    std::array<std::uint64_t, sizeof near / sizeof(std::uint64_t)> any;
-    std::memcpy(any.data(), &near, sizeof near);
-    if ((any[0] | any[1] | any[2] | any[3]) == 0) continue;
-    std::array<std::int32_t, kHalfRows> lanes;
-    std::memcpy(lanes.data(), &near, sizeof near);
-    add_rows(lanes.data(), block, rows, found, size);
+    add_rows(&near, block, rows, found, size);
   }
   return {found.data(), size};
 }
@@ -134,12 +137,7 @@ std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t c
   std::size_t size = 0;
   for (std::size_t block = 0; block < blocks; ++block) {
     const auto near = all[block] >= least;
-    std::array<std::uint64_t, sizeof near / sizeof(std::uint64_t)> any;
-    std::memcpy(any.data(), &near, sizeof near);
-    if ((any[0] | any[1] | any[2] | any[3]) == 0) continue;
-    std::array<std::int32_t, kHalfRows> lanes;
-    std::memcpy(lanes.data(), &near, sizeof near);
-    add_rows(lanes.data(), block, rows, found, size);
+    add_rows(&near, block, rows, found, size);
   }
   return {found.data(), size};
 }
