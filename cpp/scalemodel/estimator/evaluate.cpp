@@ -7,8 +7,8 @@
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/estimator/group_bounds.hpp"
 #include "scalemodel/estimator/sibling_evaluator.hpp"
-#include "scalemodel/estimator/step_states.hpp"
 #include "scalemodel/estimator/step_passes.hpp"
+#include "scalemodel/estimator/step_states.hpp"
 #include "scalemodel/estimator/stragglers.hpp"
 #include "scalemodel/power/phases.hpp"
 
@@ -237,8 +237,7 @@ SiblingEvaluator::Shards& SiblingEvaluator::shards_of(const Strategy& strategy) 
 void SiblingEvaluator::set(const Strategy& strategy) {
   Shards& shards = shards_of(strategy);
   if (!context_) {
-    context_.emplace(
-        context_without_shards(*tables_, strategy, shards.degrees, *cell_, *stages_));
+    context_.emplace(context_without_shards(*tables_, strategy, shards.degrees, *cell_, *stages_));
     context_->shared = &shared_;
   }
   StepContext& c = *context_;

@@ -43,8 +43,10 @@ inline PartTraffic part_traffic(const StepContext& c, const ShardTraffic& traffi
   }
   const bool lacks =
       (lacks_dense && dense.parameters > 0) || (lacks_experts && expert.parameters > 0);
-  const bool gathers = traffic.gather > Seconds{} || (lacks && c.strategy.sharding != Sharding::ddp);
-  const bool reduces = traffic.reduce > Seconds{} || (lacks && c.strategy.sharding != Sharding::zero2);
+  const bool gathers =
+      traffic.gather > Seconds{} || (lacks && c.strategy.sharding != Sharding::ddp);
+  const bool reduces =
+      traffic.reduce > Seconds{} || (lacks && c.strategy.sharding != Sharding::zero2);
   if (!gathers && !reduces) return parts;
   StageClass first, last;
   first.embedding = last.head = true;

@@ -139,8 +139,8 @@ ResidentMemory resident_memory(const StepContext& c, const StageClass& stage,
 
 MemoryKinds peak_memory(const StepContext& c, const StageClass& stage,
                         const StageParameters& parameters) {
-  const MemoryByKind memory =
-      resident_memory(c, stage, parameters).offloaded(offload_of(c.strategy), passing_memory(c, stage));
+  const MemoryByKind memory = resident_memory(c, stage, parameters)
+                                  .offloaded(offload_of(c.strategy), passing_memory(c, stage));
   return {memory.weights,       memory.gradients, memory.optimizer,
           memory.activations,   memory.logits,    memory.temporary,
           memory.communication, memory.gathered,  c.stack().reserve + memory.fragments(c.stack())};

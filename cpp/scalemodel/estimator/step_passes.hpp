@@ -111,9 +111,8 @@ inline PipelineDuration critical_path(const StepContext& c, PipelinePasses& all,
   if (all.begun == nullptr || kind == StepTrafficKind::none) {
     return paths.duration(all.quiet, all.times);
   }
-  LongestPath::Begun& begun =
-      all.begun->get(kind == StepTrafficKind::hiding ? 0 : 1,
-                     [&] { return paths.begin(kind, all.times); });
+  LongestPath::Begun& begun = all.begun->get(kind == StepTrafficKind::hiding ? 0 : 1,
+                                             [&] { return paths.begin(kind, all.times); });
   return paths.duration(all.quiet, all.times, kind, begun);
 }
 

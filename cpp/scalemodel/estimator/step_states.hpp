@@ -63,6 +63,8 @@ inline StatesByOffload states_by_offload(const StepContext& c) {
     with_stage_states(c, number, [&](const StageStates& stage) {
       states.update = max(states.update, stage.update);
       states.transfer = max(states.transfer, stage.transfer);
+      // Unrolled, no lane asks what it offloads.
+#pragma GCC unroll 4
       for (std::size_t i = 0; i < states.fullest.size(); ++i) {
         const Offload host{c.strategy.offload_weights, (i & 1) != 0, (i & 2) != 0};
         add_stage(states.fullest[i], c, stage.memory.offloaded(host, passing), number);
@@ -128,8 +130,7 @@ inline Estimate states_of(const StepContext& c, const StatesByOffload& states) {
   Estimate e;
   set_states(e, c, fullest, states.update, states.transfer);
   with_stage_states(c, fullest.number, [&](const StageStates& stage) {
-    set_memory(e,
-               stage.memory.offloaded(offload_of(c.strategy), stage_passing(c, fullest.number)),
+    set_memory(e, stage.memory.offloaded(offload_of(c.strategy), stage_passing(c, fullest.number)),
                c.stack(), c.stages.classes[fullest.number].first_index);
   });
   return e;

@@ -253,8 +253,7 @@ PipelineDuration CriticalPaths::duration(const QuietTimes& quiet,
 }
 
 PipelineDuration CriticalPaths::duration(const QuietTimes& quiet, const PipelineTimes& times,
-                                         StepTrafficKind traffic,
-                                         LongestPath::Begun& begun) const {
+                                         StepTrafficKind traffic, LongestPath::Begun& begun) const {
   return duration_of(quiet,
                      find(traffic).longest_with_hops(begun, times) + quiet.further.with_hops);
 }

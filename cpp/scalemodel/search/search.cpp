@@ -76,9 +76,8 @@ void rank(SearchWorker& worker, const SearchOptions& options, std::uint64_t row,
     }
   }
   if (score > options.beyond || !worker.best.admits(score, row)) return;
-  const Tables& tables = worker.tables;
-  worker.best.add(
-      {score, row, canonical(strategy(), tables.model(), tables.cluster(), tables.task())});
+  const Tables& t = worker.tables;
+  worker.best.add({score, row, canonical(strategy(), t.model(), t.cluster(), t.task())});
 }
 
 /// Judges the rows of one group that lie in `rows`.
@@ -97,8 +96,8 @@ void search_group(SearchWorker& worker, PointTables& at, const OptionGroup& grou
     const Estimate& estimate = evaluate.estimate(asked);
     ++counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
     const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
-    if (estimate.verdict != Reason::ok && !too_big) return;
-    rank(worker, options, row, estimate, [&] { return at.strategy(row); });
+    const auto strategy = [&] { return at.strategy(row); };
+    if (estimate.verdict == Reason::ok || too_big) rank(worker, options, row, estimate, strategy);
   });
 }
 
@@ -205,8 +204,8 @@ class PrunedSearch {
       const Options& all = space_.options(point);
       PointBounds bounds(workers_[worker], point, all, options_);
       // The first and the last point may lie in other ranges too.
-      const bool whole = rows_.first <= point.first_row &&
-                         point.first_row + all.rows.size() <= rows_.last;
+      const bool whole =
+          rows_.first <= point.first_row && point.first_row + all.rows.size() <= rows_.last;
       BoundedGroup* bounded = &bounded_groups_[starts[item]];
       for (std::size_t g = 0; g < all.groups.size(); ++g, ++bounded) {
         bounded->point = static_cast<std::uint32_t>(first + item);
