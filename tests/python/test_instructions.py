@@ -17,9 +17,8 @@ MOST_INSTRUCTIONS = 1_100
 ROWS = 200_000
 
 #: Of finding the critical paths of all these strategies' pipelines, once per process; g++ 12 needs
-#: 480 million, or 580 million where files are compiled together: a sixth of a second. A search with
-#: bounds looks for those of few of them.
-MOST_INSTRUCTIONS_OF_PATHS = 620_000_000
+#: 177 million. A search with bounds looks for those of few of them.
+MOST_INSTRUCTIONS_OF_PATHS = 230_000_000
 
 SEARCH = """
 import sys
