@@ -3277,7 +3277,7 @@ class Task:
     @property
     def source_tokens(self) -> int:
         """
-        tokens of the source that an encoder reads of every sequence
+        tokens of the source that an encoder reads of every sequence; 0 = the sequence's
         """
 class Stack:
     """
