@@ -18,7 +18,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import time_text
 from scalemodel.estimator.evaluation import Evaluation
 from scalemodel.resolve.reader import Reader
-from scalemodel.resolve.stack_choice import FALLBACK, fitted
+from scalemodel.resolve.stack_choice import fitted
 from scalemodel.resolve.tasks import FineTuning
 
 #: Upper ends of the buckets of job size, in accelerators: a node, a rack row, a hall.
@@ -71,8 +71,6 @@ class Situation(NamedTuple):
     vendor : str
     strange : bool
         Whether the constants of the stack were fitted on other architectures only.
-    borrowed : bool
-        Whether no run of the stack was fitted: its constants are those of others.
     """
 
     constants: str
@@ -85,7 +83,6 @@ class Situation(NamedTuple):
     kind: str = ""
     vendor: str = ""
     strange: bool = False
-    borrowed: bool = False
 
 
 def situation_of(est: Evaluation) -> Situation:
@@ -94,8 +91,7 @@ def situation_of(est: Evaluation) -> Situation:
     known = entry if isinstance(entry, Mapping) else {}
     architecture = str(known.get("architecture", ""))
     tuned = isinstance(est.task, FineTuning)
-    name = catalog.find("stacks", est.stack) if isinstance(est.stack, str) else ""
-    runs = fitted(name).runs if name else {}
+    runs = fitted(catalog.find("stacks", est.stack)).runs if isinstance(est.stack, str) else {}
     return Situation(
         constants="plain" if est.stack == "plain" else "named",
         accelerator=est.cluster.accelerator,
@@ -107,7 +103,6 @@ def situation_of(est: Evaluation) -> Situation:
         kind="tuning" if tuned else "experts" if est.model.shape.experts else "dense",
         vendor=str(known.get("vendor", "")),
         strange=bool(runs) and architecture not in runs,
-        borrowed=bool(name) and name != FALLBACK and not runs,
     )
 
 
@@ -222,8 +217,6 @@ class Uncertainty:
             found["kind"] = f"{count} of {_KINDS.get(s.kind, s.kind)}"
         if s.strange:
             found["constants"] = f"no run of its stack was measured on {s.architecture}"
-        if s.borrowed:
-            found["stack"] = "no run of its stack was measured"
         found.update(
             _beyond(
                 self.seen,

@@ -149,9 +149,6 @@ def predict_left_out(table: Table, runs: Sequence[Run] | None = None) -> list[Le
         prediction = predictor.predict(asked)
         if not prediction.skip_reason:
             note = "; ".join(filter(None, (prediction.note, f"constants: {_ORIGINS[origin]}")))
-            situation = prediction.situation
-            if situation is not None and origin != "own":
-                situation = situation._replace(borrowed=True)
-            prediction = replace(prediction, note=note, situation=situation)
+            prediction = replace(prediction, note=note)
         rows.append(LeftOutRow(prediction, source, origin))
     return rows

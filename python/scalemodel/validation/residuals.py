@@ -203,23 +203,16 @@ def _strange(residuals: Sequence[Residual]) -> list[Part]:
     return [part(architecture) for architecture in found]
 
 
-def _borrowed(situation: Situation) -> tuple[bool, bool]:
-    """Runs of stacks that nothing was fitted to are scored by those of all others."""
-    return not situation.borrowed, situation.borrowed
-
-
 def uncertainty_of(residuals: Sequence[Residual]) -> Uncertainty:
     """Intervals from residuals of left-out runs: of named stacks, and of the plain one.
 
-    Residuals of strange constants, which have not seen the architecture, and of borrowed ones,
-    which have not seen the stack, tell only how much wider an interval is with such constants.
+    Residuals of strange constants, which have not seen the architecture, tell only how much wider
+    an interval is with such constants.
     """
     cells: dict[CellKey, Cell] = {}
     widening: dict[str, list[list[float]]] = defaultdict(list)
     strange = [item for item in residuals if item.situation.strange]
-    measured = [item for item in residuals if not item.situation.strange]
-    borrowed = [item for item in measured if item.situation.borrowed]
-    residuals = [item for item in measured if not item.situation.borrowed]
+    residuals = [item for item in residuals if not item.situation.strange]
     for constants in dict.fromkeys(item.situation.constants for item in residuals):
         own = [item for item in residuals if item.situation.constants == constants]
         stretch = _stretch(_scores_by_source(own, lambda situation: (True, True)))
@@ -234,15 +227,9 @@ def uncertainty_of(residuals: Sequence[Residual]) -> Uncertainty:
             scores = [score / stretch for score in _scores([*own, *strangers], part)]
             if len(scores) >= MACRO_ROWS:
                 widening["constants"].append(scores)
-        borrowers = [item for item in borrowed if item.situation.constants == constants]
-        widening["stack"] += [
-            [score / stretch for score in part]
-            for part in _scores_by_source([*own, *borrowers], _borrowed)
-            if len(part) >= MACRO_ROWS
-        ]
-    named = [item for item in measured if item.situation.constants != "plain"]
+    named = [item for item in residuals if item.situation.constants != "plain"]
     factors = {kind: max(1.0, _stretch(parts) or 1.0) for kind, parts in widening.items()}
-    return Uncertainty(COVERAGE, cells, _seen(named or measured), factors)
+    return Uncertainty(COVERAGE, cells, _seen(named or residuals), factors)
 
 
 def uncertainties_without(residuals: Sequence[Residual]) -> Callable[[str], Uncertainty]:

@@ -178,7 +178,7 @@ def test_the_committed_cells_are_sound() -> None:
         assert CellKey(constants) in known.cells
     assert all(factor >= 1 for factor in known.widening.values())
     kinds = {"architecture", "accelerator", "precision", "accelerators", "sequence", "parameters"}
-    assert set(known.widening) == kinds | {"vendor", "kind", "constants", "stack"}
+    assert set(known.widening) == kinds | {"vendor", "kind", "constants"}
     accelerators = {catalog.find("accelerators", item.accelerator) for item in known.seen}
     assert {"a100_sxm_80", "h100_sxm_80", "b200"} <= accelerators
 
