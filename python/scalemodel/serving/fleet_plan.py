@@ -124,7 +124,7 @@ class FleetPlan:
         trace = None if self.served is None else self.served.stream
         longest = 0 if trace is None else int((trace.input_tokens + trace.output_tokens).max())
         named = trace is not None and getattr(trace, "block_offsets", None) is not None
-        notes = []
+        notes = [f"the longest request has {longest} tokens, which the checkpoint must allow"]
         if self.tiers:
             notes.append(f"tiers {self.tiers} below the KV caches are switched on beside")
         if self.autoscaler is not None:
