@@ -61,6 +61,19 @@ def test_commands_start_every_replica_and_their_router(
     assert int(option(told.commands["dgx_h100 tp1"], name)) == longest
 
 
+def test_an_engine_without_a_router_says_so(trace: Any) -> None:
+    told = planned(trace, engine="tensorrt_llm").launch()
+    assert list(told.commands) == ["dgx_h100 tp1"]
+    assert any("brings no router" in note for note in told.notes)
+
+
+def test_a_single_replica_needs_no_router(trace: Any) -> None:
+    plan = sm.plan_fleet(trace, "llama3_8b", "dgx_h100", {"tpot_s": 1.0})
+    assert isinstance(plan, FleetPlan)
+    assert plan.counts == {"dgx_h100 tp1": 1}
+    assert list(plan.launch().commands) == ["dgx_h100 tp1"]
+
+
 def test_objects_have_the_replicas_of_every_kind(trace: Any) -> None:
     plan = planned(trace)
     (count,) = plan.counts.values()
