@@ -2,9 +2,11 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
+#include "bindings/serving_instance.hpp"
 #include "scalemodel/power/cap.hpp"
 #include "scalemodel/power/node.hpp"
 #include "scalemodel/power/serving.hpp"
+#include "scalemodel/serving/decode_load.hpp"
 
 namespace scalemodel::bindings {
 
@@ -14,6 +16,28 @@ void bind_power(py::module_& m) {
   bind_record<CappedStep>(m, "A step under a power limit.");
   bind_record<ServingPower>(m, "Power of decoding, as fractions of the power limit.");
   bind_record<DecodeLoad>(m, "One decoding step of a model on some accelerators.");
+  m.def(
+      "decode_load",
+      [](const Instance& instance, const RequestMix& mix, double sequences, bool experts,
+         bool narrow) {
+        const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
+        return decode_load({instance.model, instance.cluster, instance.layout, instance.blocks,
+                            capacity, experts, narrow},
+                           mix, checked("sequences", sequences, 0, kMany));
+      },
+      py::arg("instance"), py::arg("mix"), py::arg("sequences"), py::kw_only(), py::arg("experts"),
+      py::arg("narrow"), "A step of running sequences, as the law of serving power knows it.");
+  m.def(
+      "expert_pool_load",
+      [](const Instance& instance, const RequestMix& mix, double sequences, bool narrow) {
+        const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
+        const Cluster& on = instance.pool ? instance.pool->cluster : instance.cluster;
+        return expert_pool_load({instance.model, instance.cluster, instance.layout, instance.blocks,
+                                 capacity, true, narrow},
+                                on.accelerator, checked("sequences", sequences, 0, kMany));
+      },
+      py::arg("instance"), py::arg("mix"), py::arg("sequences"), py::kw_only(), py::arg("narrow"),
+      "The same of the pool that holds the experts of an instance alone.");
   m.def(
       "step_under_cap",
       [](const PowerPhases& power, const ClockPower& clock, const StepPhases& phases,

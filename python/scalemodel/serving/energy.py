@@ -14,16 +14,13 @@ from scalemodel.serving.task import Inference
 if TYPE_CHECKING:
     from scalemodel.resolve import Cluster, Model
 
-_MOST_WEIGHT_BYTES = 8.0  # per parameter; the law knows no more copies
+
+def _narrow(task: Inference) -> bool:
+    return task.precision.startswith("fp") and task.precision != "fp16"
 
 
 def decode_load(
-    model: Model,
-    cluster: Cluster,
-    task: Inference,
-    layout: _core.ServingLayout,
-    instance: _core.Instance,
-    sequences: float,
+    model: Model, task: Inference, instance: _core.Instance, sequences: float
 ) -> _core.DecodeLoad:
     """One instance's step of running sequences, as the law of serving power knows it.
 
@@ -33,70 +30,12 @@ def decode_load(
     --------
     >>> import scalemodel as sm
     >>> plan = sm.serve("llama3_8b", "dgx_h100", sm.Inference(input_tokens=1000, output_tokens=200))
-    >>> load = decode_load(plan.model, plan.cluster, plan.task, plan.layout, plan.instance, 32)
+    >>> load = decode_load(plan.model, plan.task, plan.instance, 32)
     >>> load.sequences, load.weight_bytes
     (32.0, 2.0)
     """
-    accelerator = cluster.core.accelerator
-    context = task.input_tokens + (task.output_tokens + 1) / 2
-    capacity = instance.capacity(task.input_tokens, task.output_tokens)
-    rank_cache = instance.cache_blocks(context) * capacity.block_bytes
-    parameters, active = float(model.parameters), float(model.active_parameters)
-    apart = layout.expert_ranks > 0
-    if apart:
-        apart_parameters, apart_active = instance.pool_parameters
-        parameters -= apart_parameters
-        active -= apart_active
-    stage_ranks = layout.tp * layout.cp * layout.pp
-    accelerators = stage_ranks * layout.dp
-    # Data-parallel ranks of a dense model are copies of it; those of experts share these out and
-    # hold more than one copy of everything else.
-    replicas = 1 if model.shape.experts > 0 and not apart else layout.dp
-    held = capacity.memory_weights_bytes * accelerators / (parameters * replicas)
-    return _core.DecodeLoad(
-        parameters=parameters,
-        active_parameters=active,
-        weight_bytes=min(held, _MOST_WEIGHT_BYTES),
-        cache_bytes=rank_cache * stage_ranks,
-        sequences=max(sequences, 1e-3),
-        accelerators=accelerators,
-        replicas=replicas,
-        peak_flop_per_s=_peak(cluster, task),
-        bandwidth_bytes_per_s=accelerator.memory_bandwidth_bytes_per_s,
-    )
-
-
-def _peak(cluster: Cluster, task: Inference) -> float:
-    """Dense rate of the products of a task."""
-    rates = cluster.core.accelerator.peak_flop_per_s
-    peaks = dict(zip(_core.precisions(), rates, strict=True))
-    narrow = task.precision.startswith("fp") and task.precision != "fp16"
-    wide = peaks["bf16"] or peaks["fp16"] or max(peaks.values())
-    return float((peaks["fp8"] if narrow else 0.0) or wide)
-
-
-def _expert_load(
-    cluster: Cluster,
-    task: Inference,
-    layout: _core.ServingLayout,
-    instance: _core.Instance,
-    sequences: float,
-) -> _core.DecodeLoad:
-    """The same of the pool that holds the experts of an instance alone, on its cluster."""
-    ranks, (parameters, active) = int(layout.expert_ranks), instance.pool_parameters
-    capacity = instance.capacity(task.input_tokens, task.output_tokens)
-    held = capacity.memory_expert_weights_bytes * ranks / parameters
-    return _core.DecodeLoad(
-        parameters=parameters,
-        active_parameters=active,
-        weight_bytes=min(held, _MOST_WEIGHT_BYTES),
-        cache_bytes=0.0,
-        sequences=max(sequences, 1e-3),
-        accelerators=ranks,
-        replicas=1,
-        peak_flop_per_s=_peak(cluster, task),
-        bandwidth_bytes_per_s=cluster.core.accelerator.memory_bandwidth_bytes_per_s,
-    )
+    experts = model.shape.experts > 0
+    return _core.decode_load(instance, task.mix, sequences, experts=experts, narrow=_narrow(task))
 
 
 def instance_power_w(
@@ -120,7 +59,7 @@ def instance_power_w(
     >>> 150 < instance_power_w(*question, 32) < 700
     True
     """
-    load = decode_load(model, cluster, task, layout, instance, sequences)
+    load = decode_load(model, task, instance, sequences)
     attention = attention_ranks(layout)
     if not layout.expert_ranks:
         return attention * accelerator_power_w(cluster, load)
@@ -128,7 +67,7 @@ def instance_power_w(
     other = expert_cluster or cluster
     experts_w = accelerator_power_w(
         other,
-        _expert_load(other, task, layout, instance, sequences),
+        _core.expert_pool_load(instance, task.mix, sequences, narrow=_narrow(task)),
         busy.experts_s / busy.step_time_s,
     )
     attention_w = accelerator_power_w(cluster, load, busy.attention_s / busy.step_time_s)
@@ -163,7 +102,7 @@ def accelerator_power_w(
     --------
     >>> import scalemodel as sm
     >>> plan = sm.serve("llama3_8b", "dgx_h100", sm.Inference(input_tokens=1000, output_tokens=200))
-    >>> load = decode_load(plan.model, plan.cluster, plan.task, plan.layout, plan.instance, 32)
+    >>> load = decode_load(plan.model, plan.task, plan.instance, 32)
     >>> 150 < accelerator_power_w(plan.cluster, load) < 700
     True
     """

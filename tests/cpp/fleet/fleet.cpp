@@ -8,6 +8,7 @@
 #include "fleet/fleet_support.hpp"
 #include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
+#include "scalemodel/serving/decode_load.hpp"
 #include "scalemodel/serving/simulation.hpp"
 #include "serving/serving_support.hpp"
 
@@ -317,6 +318,23 @@ TEST_CASE("a replica draws working power in its steps, idle power while it is on
   part.stream.busy = 60 * unit::s;
   const Watts mean = mean_power(part, 100 * unit::s, 500 * unit::W, 100 * unit::W);
   CHECK(mean.base() == Approx(320));
+}
+
+TEST_CASE("a decoding step reads its caches at the mean context, and weights once a replica") {
+  const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {800, 150, 0, 0, 0});
+  const auto load = [&](bool narrow, double sequences) {
+    return decode_load(
+        {one.model, one.cluster, one.layout, one.blocks, one.capacity, false, narrow}, one.mix,
+        sequences);
+  };
+  const DecodeLoad wide = load(false, 32);
+  CHECK(wide.sequences == 32);
+  CHECK(wide.weight_bytes == Approx(2).epsilon(0.01));
+  CHECK(wide.cache.base() == Approx(one.blocks.of(800 + 151 / 2.0) * one.capacity.block.base()));
+  CHECK(wide.peak == one.cluster.accelerator.peak_of(Precision::bf16));
+  const FlopPerSecond eight = one.cluster.accelerator.peak_of(Precision::fp8);
+  CHECK(load(true, 32).peak == (eight > FlopPerSecond{} ? eight : wide.peak));
+  CHECK(load(false, 0).sequences > 0);
 }
 
 }  // namespace scalemodel::testing
