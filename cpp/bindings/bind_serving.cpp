@@ -332,25 +332,23 @@ void bind_instance(py::module_& m) {
             if (images.size() > 0 && images.size() != arrival.size()) {
               throw MalformedQuestion("images: must be as long as arrival_s");
             }
-            return schedule_columns(
-                limits, {arrival, input, output, names, name_ends, name_tokens, images},
-                &instance.times);
+            return schedule_columns(limits,
+                                    {arrival, input, output, names, name_ends, name_tokens, images},
+                                    &instance.times);
           },
           py::arg("limits"), py::arg("arrival_s"), py::arg("input_tokens"),
           py::arg("output_tokens"), py::arg("names"), py::arg("name_ends"), py::arg("name_tokens"),
-          py::arg("images") = NumberColumn(),
-          "Tables of steps and of requests, in seconds.")
+          py::arg("images") = NumberColumn(), "Tables of steps and of requests, in seconds.")
       .def(
           "encode",
           [](const Instance& instance, double images) {
             const double count = checked("images", images, 1, kMany);
             const Model& model = instance.model;
-            return EncoderPass{
-                instance.times.encode(count),
-                encoder_instance_bytes(model, instance.engine, instance.layout,
-                                       instance.image_patches, count),
-                encoding_bytes(model, instance.image_patches),
-                encoding_time(model, instance.cluster, instance.image_patches)};
+            return EncoderPass{instance.times.encode(count),
+                               encoder_instance_bytes(model, instance.engine, instance.layout,
+                                                      instance.image_patches, count),
+                               encoding_bytes(model, instance.image_patches),
+                               encoding_time(model, instance.cluster, instance.image_patches)};
           },
           py::arg("images"),
           "What an instance of encoders alone takes for a batch of images, and to send one on.");
