@@ -56,7 +56,8 @@ struct Instance {
   /// Throws where requests have other images than the instance was made for.
   void expect(const RequestMix& mix) const {
     if (request_patches(model, mix) == image_patches) return;
-    throw MalformedQuestion("images, source_tokens: must be of the size that the instance was made for");
+    throw MalformedQuestion(
+        "images, source_tokens: must be of the size that the instance was made for");
   }
 };
 

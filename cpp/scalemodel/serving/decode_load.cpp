@@ -52,8 +52,7 @@ DecodeLoad expert_pool_load(const DecodingInstance& instance, const Accelerator&
   load.parameters = pool.routed + pool.shared;
   load.active_parameters = pool.chosen + pool.shared;
   load.accelerators = instance.layout.expert_ranks;
-  const double held =
-      instance.capacity.expert_weights.base() * load.accelerators / load.parameters;
+  const double held = instance.capacity.expert_weights.base() * load.accelerators / load.parameters;
   load.weight_bytes = std::min(held, kMaxWeightBytes);
   load.sequences = std::max(sequences, kFewestSequences);
   load.replicas = 1;

@@ -59,7 +59,7 @@ struct NamedRequest {
   double arrival = 0;                  ///< seconds, or steps where no times are given
   std::int64_t input = 1, output = 1;  ///< tokens
   std::vector<BlockHash> hashes;       ///< of full blocks of prompt and output, from the start
-  double images = 0;                   ///< to encode, anywhere in the prompt; a source counts as one
+  double images = 0;  ///< to encode, anywhere in the prompt; a source counts as one
 };
 
 /// One step as it was scheduled; counts are after scheduling, before its tokens.

@@ -139,6 +139,34 @@ def started_engine(engine: str, task: Inference) -> _core.Engine:
 
 #: Limits that an engine is started with, fields of its record.
 ENGINE_LIMITS = ("max_batched_tokens", "max_running_sequences")
+_MOST_OF_A_STEP = 10_000_000  # tokens or sequences
+
+
+def engine_limits(
+    max_batched_tokens: object = None, max_running_sequences: object = None
+) -> dict[str, int]:
+    """The limits of an engine that were given, checked.
+
+    Raises
+    ------
+    ScaleModelError : one is no whole number from 1.
+
+    Examples
+    --------
+    >>> engine_limits(max_running_sequences=64)
+    {'max_running_sequences': 64}
+    """
+    found = {}
+    for name, value in zip(ENGINE_LIMITS, (max_batched_tokens, max_running_sequences), strict=True):
+        if value is None:
+            continue
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not isinstance(value, int) or not whole or not 1 <= value <= _MOST_OF_A_STEP:
+            raise ScaleModelError(
+                f"{name}={value!r}: must be a whole number from 1 to {_MOST_OF_A_STEP}"
+            )
+        found[name] = value
+    return found
 
 
 def instance_of(

@@ -23,11 +23,11 @@ from scalemodel.serving.generation import (
 )
 from scalemodel.serving.launch import launch_command
 from scalemodel.serving.plan import (
-    ENGINE_LIMITS,
     STEP_COLUMNS,
     ServingPlan,
     draft_for,
     drafts_of,
+    engine_limits,
     instance_of,
 )
 from scalemodel.serving.pools import copies_of, expert_cluster_of, pool_table
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MANY = 1e9  # sequences, or requests per second
-_MOST_OF_A_STEP = 10_000_000  # tokens or sequences
 
 
 class Serving(ServingPlan):
@@ -443,33 +442,6 @@ def _check_drafts(
         raise ScaleModelError(f"draft_tp={task.draft_tp}: must divide tp={layout.tp} of the layout")
     draft = draft_for(model, cluster, engine, drafts_of(task))
     return str(_core.check_draft(draft, layout, cluster.core))
-
-
-def engine_limits(
-    max_batched_tokens: object = None, max_running_sequences: object = None
-) -> dict[str, int]:
-    """The limits of an engine that were given, checked.
-
-    Raises
-    ------
-    ScaleModelError : one is no whole number from 1.
-
-    Examples
-    --------
-    >>> engine_limits(max_running_sequences=64)
-    {'max_running_sequences': 64}
-    """
-    found = {}
-    for name, value in zip(ENGINE_LIMITS, (max_batched_tokens, max_running_sequences), strict=True):
-        if value is None:
-            continue
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not isinstance(value, int) or not whole or not 1 <= value <= _MOST_OF_A_STEP:
-            raise ScaleModelError(
-                f"{name}={value!r}: must be a whole number from 1 to {_MOST_OF_A_STEP}"
-            )
-        found[name] = value
-    return found
 
 
 def _serve_groups(

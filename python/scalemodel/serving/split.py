@@ -27,9 +27,9 @@ from scalemodel.serving.measured import (
     looked_at,
     measure,
 )
-from scalemodel.serving.plan import ENGINE_LIMITS, ranks_of
+from scalemodel.serving.plan import ENGINE_LIMITS, engine_limits, ranks_of
 from scalemodel.serving.promises import Promise, checked_load
-from scalemodel.serving.serve import Serving, engine_limits, serve
+from scalemodel.serving.serve import Serving, serve
 from scalemodel.serving.stream import (
     Arrivals,
     Lengths,

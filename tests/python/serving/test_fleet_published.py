@@ -40,8 +40,8 @@ MEASURED = {
 KV_CACHE_TOKENS = 461_376  # of a pod, the same report
 # The profiles of the report: active-request-scorer and kv-cache-scorer of weight 1, and where the
 # router is precise prefix-cache-scorer of weight 2. Answers were streamed, whose requests that
-# version forgot at the headers of their responses (kubernetes-sigs/gateway-api-inference-extension
-# issue 1483; llm-d/llm-d-router issues 317 and 376), so that nothing told it of queues.
+# version forgot at the headers of their responses, so that nothing told it of queues
+# (kubernetes-sigs/gateway-api-inference-extension#1483; llm-d/llm-d-router#317 and #376).
 BY_LOAD = sm.RouterPolicy(
     router="weighted_scorers",
     queue_weight=0,
