@@ -275,7 +275,7 @@ LayerGroup recorded_group(const std::string& name, const std::vector<RecordedLay
       op.attention.heads = op.attention.kv_heads = heads;
       op.attention.head_dim = op.attention.v_head_dim = width;
       op.causal = causal;
-      op.weightless = !weights;
+      op.weightless = kind == OperatorKind::gemm && !weights;
     }
   }
   return recorded(name, units, repeat, tokens);

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+import scalemodel._core as _core
 
 NODE = sm.cluster("zionex", nodes=1)
 LLAMA, ROUTED = sm.compose("llama3_8b"), sm.compose("mixtral_8x7b")
@@ -298,3 +299,15 @@ def test_muon_is_refused_with_what_is_legal() -> None:
     task = sm.Training(global_batch=64, sequence=1, optimizer="muon")
     with pytest.raises(sm.ScaleModelError, match="optimizer='muon': composed models"):
         sm.estimate(sm.compose("dinov2_s"), sm.cluster("dgx_h100"), task)
+
+
+def test_only_products_of_a_recording_are_products() -> None:
+    # 9 rows of 32 values: kind, rows, columns, depth, copies, heads, width, causal, weights.
+    def flop(kind: str, heads: int = 0, causal: bool = False) -> float:
+        operator = (kind, 9.0, 32.0, 2.0, 1.0, heads, 8, causal, False)
+        return float(_core.recorded_group("x", [(0.0, 0.0, [operator])], 1, 9.0).forward_flop(1))
+
+    assert flop("gemm") == 9 * 2 * 9 * 32 * 2
+    assert flop("elementwise") == 0
+    assert flop("attention", heads=4) == 2 * 2 * 4 * 8 * 9 * 9
+    assert flop("attention", heads=4, causal=True) == flop("attention", heads=4) / 2

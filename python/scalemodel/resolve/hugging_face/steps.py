@@ -24,6 +24,11 @@ def _whole(architecture: Architecture, name: str, default: int = 0) -> int:
 def complete_heads(architecture: Architecture) -> None:
     """Fill in head width and key/value heads; what does not divide is refused."""
     hidden, heads = _whole(architecture, "hidden"), _whole(architecture, "heads")
+    if heads < 1:
+        raise ScaleModelError(
+            "config.json: required key `num_attention_heads` is missing; a model with attention "
+            "has it, or what its family calls it"
+        )
     if "head_dim" not in architecture:
         if hidden % heads:
             raise ScaleModelError(
