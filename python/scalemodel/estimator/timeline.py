@@ -209,21 +209,25 @@ def _event_table(columns: dict[str, Any], chunks: int) -> pd.DataFrame:
 
     kinds, streams = list(_core.ACTIVITIES), list(_core.STREAMS)
     codes = columns["kind"].astype(np.int32) * (chunks + 1) + columns["chunk"] + 1
-    used, name_codes = np.unique(codes, return_inverse=True)
-    names = []
-    for code in used:
-        kind, chunk = kinds[int(code) // (chunks + 1)], int(code) % (chunks + 1) - 1
+    name_of_code = np.zeros(len(kinds) * (chunks + 1), dtype=np.int16)
+    names: dict[str, int] = {}
+    for code in np.flatnonzero(np.bincount(codes)).tolist():
+        kind, chunk = kinds[code // (chunks + 1)], code % (chunks + 1) - 1
         words = kind.replace("_", " ")
-        names.append(f"{words}, chunk {chunk}" if chunk >= 0 and chunks > 1 else words)
-    # With one chunk, events with and without it read alike: categories must not.
-    unique = list(dict.fromkeys(names))
-    merged = np.array([unique.index(name) for name in names], dtype=np.int32)
-    table = pd.DataFrame({key: columns[key] for key in _EVENT_COLUMNS if key in columns})
-    for column, column_codes, values in (
-        ("stream", columns["stream"], streams),
-        ("kind", columns["kind"], kinds),
-        ("name", merged[name_codes], unique),
-    ):
-        dtype = pd.CategoricalDtype(values)
-        table[column] = pd.Categorical.from_codes(column_codes, dtype=dtype)
-    return table[list(_EVENT_COLUMNS)]
+        # With one chunk, events with and without it read alike: categories must not.
+        name = f"{words}, chunk {chunk}" if chunk >= 0 and chunks > 1 else words
+        name_of_code[code] = names.setdefault(name, len(names))
+    named = {
+        "stream": (columns["stream"], streams),
+        "kind": (columns["kind"], kinds),
+        "name": (name_of_code[codes], list(names)),
+    }
+    found: dict[str, Any] = {}
+    for column in _EVENT_COLUMNS:
+        if column in named:
+            column_codes, values = named[column]
+            dtype = pd.CategoricalDtype(values)
+            found[column] = pd.Categorical.from_codes(column_codes, dtype=dtype)
+        else:
+            found[column] = columns[column]
+    return pd.DataFrame(found, copy=False)
