@@ -76,8 +76,8 @@ struct RouterPolicy {
   /// runserver.go, refresh-metrics-interval 50 ms.
   Seconds scrape_interval{0.05};
   /// A request is under way until its answer ends; else until the headers of its response, which
-  /// streams send before the first token. Source: llm-d/llm-d-inference-scheduler#376, October 2025,
-  /// and kubernetes-sigs/gateway-api-inference-extension#1483.
+  /// streams send before the first token. Source: llm-d/llm-d-inference-scheduler#376 and
+  /// kubernetes-sigs/gateway-api-inference-extension#1483.
   bool active_until_end = true;
 
   bool operator==(const RouterPolicy&) const = default;
