@@ -83,13 +83,13 @@ void add_layouts(std::vector<ServingLayout>& found, const Model& model, const Cl
 
 std::vector<ServingLayout> serving_layouts(const Model& model, const Cluster& cluster,
                                            int max_accelerators) {
-  constexpr int kMostStages = 8, kMaxContextRanks = 8, kMaxRanks = 65535;
+  constexpr int kMaxPipelineStages = 8, kMaxContextRanks = 8, kMaxRanks = 65535;
   const int most = std::min({max_accelerators, cluster.accelerators, kMaxRanks});
   std::vector<ServingLayout> found;
   for (int tp = 1; tp <= most; tp *= 2) {
     for (int dp = 1; dp <= (model.routed() ? most : 1); dp *= 2) {
       for (int cp = 1; cp <= kMaxContextRanks; cp *= 2) {
-        for (int pp = 1; pp <= kMostStages; pp *= 2) {
+        for (int pp = 1; pp <= kMaxPipelineStages; pp *= 2) {
           const std::int64_t ranks = std::int64_t{tp} * dp * cp * pp;
           if (ranks > most) continue;
           const auto degree = [](int value) { return static_cast<std::uint16_t>(value); };
