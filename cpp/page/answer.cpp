@@ -226,7 +226,8 @@ std::string front_answer(const Json& question) {
   const Model model = place.model();
   const auto kernels = read<ServingKernels>(part(question, "kernels"));
   const auto engine = read<Engine>(part(question, "engine"));
-  const auto mix = read<RequestMix>(part(question, "mix"));
+  auto mix = read<RequestMix>(part(question, "mix"));
+  if (model.encoder.present()) mix.source = model.encoder.image_patches;  // 0: a length of its own
   const int most = count(question, "max_accelerators", 65535);
   const ServingChoices choices{serving_layouts(model, place.cluster, most),
                                numbers(question, "max_batched_tokens"),

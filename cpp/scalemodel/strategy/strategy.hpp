@@ -73,7 +73,7 @@ struct EnumNames<Placement> {
 
 /// The axes of every placement, innermost first, read from its name.
 inline constexpr auto kPlacementAxes = [] {
-  constexpr auto& names = EnumNames<Placement>::names;
+  constexpr const auto& names = EnumNames<Placement>::names;
   std::array<std::array<Axis, 4>, names.size()> axes{};
   for (std::size_t placement = 0; placement < names.size(); ++placement) {
     for (std::size_t i = 0; i < 4; ++i) {
