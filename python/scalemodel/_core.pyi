@@ -4607,7 +4607,7 @@ class ServingLayout:
     @property
     def expert_ranks(self) -> int:
         """
-        accelerators of a pool that holds the experts alone; 0: they lie with attention
+        accelerators of a pool that holds the experts alone, 0 where they lie with attention
         """
     @property
     def micro_batches(self) -> int:

@@ -60,7 +60,7 @@ struct RecordOf<ServingLayout> {
       field("encoder_data_parallel", &T::encoder_data_parallel,
             "tensor ranks encode images of their own, each with a whole vision tower"),
       field("expert_ranks", &T::expert_ranks, 0, 65535,
-            "accelerators of a pool that holds the experts alone; 0: they lie with attention"),
+            "accelerators of a pool that holds the experts alone, 0 where they lie with attention"),
       field("micro_batches", &T::micro_batches, 1, 64,
             "parts of a step that go to and fro between attention and an expert pool")};
 };
