@@ -121,7 +121,7 @@ class Tables {
   static Key cell_key(const Strategy& strategy, const LayerLayout& layout) noexcept;
   static Key stage_key(const Strategy& strategy, const Degrees& degrees) noexcept;
   StageLayout stages_of(const Strategy& strategy, const Degrees& degrees) const;
-  Cell make_cell(const Strategy& strategy, const Degrees& degrees, const LayerLayout& layout);
+  Cell make_cell(const Strategy& strategy, const Degrees& d, const LayerLayout& plain);
   LayerLayout layout_of(const Strategy& strategy, const Degrees& degrees) const noexcept;
   /// The same with the packs that its ranks see.
   LayerLayout packed(LayerLayout layout) const;
