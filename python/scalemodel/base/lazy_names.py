@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import Any
 
 
-def _listed(stub: Path) -> dict[str, str]:
+def _listed(names: Path) -> dict[str, str]:
     """Module of every name that the ``.pyi`` file of a package imports."""
     return {
         alias.name: node.module
-        for node in ast.parse(stub.read_text(encoding="utf-8")).body
+        for node in ast.parse(names.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ImportFrom) and node.module is not None
         for alias in node.names
     }
