@@ -376,6 +376,27 @@ ServingLayout(tp=8, ep=8))");
   bind_record<BatchPass>(m, "Time of a forward pass over some requests.");
   bind_record<BatchState>(m, "A server of batches in its steady state.");
   m.def(
+      "batch_pass",
+      [](double alone_s, double full_s, double padded, double most) {
+        return batch_pass(Seconds{checked("alone_s", alone_s, 1e-9, 1e6)},
+                          Seconds{checked("full_s", full_s, 1e-9, 1e6)},
+                          checked("padded", padded, 1, 1e9), checked("most", most, 1, 1e9));
+      },
+      py::arg("alone_s"), py::arg("full_s"), py::arg("padded"), py::arg("most"),
+      "The line through the times of two passes, of padded and of most requests.");
+  m.def("full_batches", &full_batches, py::arg("batch_pass"), "Full batches one after another.");
+  m.def(
+      "batch_power_w",
+      [](const BatchPass& pass, const BatchState& state, double alone_w, double full_w,
+         double idle_w) {
+        return batch_power(pass, state, Watts{checked("alone_w", alone_w, 0, 1e9)},
+                           Watts{checked("full_w", full_w, 0, 1e9)},
+                           Watts{checked("idle_w", idle_w, 0, 1e9)})
+            .base();
+      },
+      py::arg("batch_pass"), py::arg("state"), py::arg("alone_w"), py::arg("full_w"),
+      py::arg("idle_w"), "Mean watts of an accelerator of a server of batches.");
+  m.def(
       "batch_state_at",
       [](const BatchPass& pass, double rate) {
         return batch_state_at(pass, Hertz{checked("requests_per_s", rate, 1e-12, kMany)});

@@ -7,6 +7,27 @@
 
 namespace scalemodel {
 
+BatchPass batch_pass(Seconds alone, Seconds full, double padded, double most) noexcept {
+  const Seconds each = (full - alone) / std::max(1.0, most - padded);
+  return {alone, max(Seconds{}, each), padded, most};
+}
+
+BatchState full_batches(const BatchPass& pass) noexcept {
+  BatchState state;
+  state.batch = pass.most;
+  state.pass = state.latency = pass.of(pass.most);
+  state.utilisation = state.busy = 1;
+  state.leaving = state.batch / state.pass;
+  return state;
+}
+
+Watts batch_power(const BatchPass& pass, const BatchState& state, Watts alone, Watts full,
+                  Watts idle) noexcept {
+  const double filled = (state.batch - pass.padded) / std::max(1.0, pass.most - pass.padded);
+  const Watts running = alone + std::max(0.0, filled) * (full - alone);
+  return state.busy * running + (1 - state.busy) * idle;
+}
+
 BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept {
   constexpr int kMaxRounds = 200;
   constexpr double kTolerance = 1e-9;
@@ -16,7 +37,10 @@ BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept {
   state.saturated = state.utilisation >= 1;
   state.batch = pass.most;
   state.pass = full;
+  state.leaving = pass.most / full;
+  state.busy = 1;
   if (state.saturated) return state;
+  state.leaving = rate;
   state.pass = pass.alone;
   for (int round = 0; round < kMaxRounds; ++round) {
     const double came = rate * state.pass;
@@ -33,7 +57,7 @@ BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept {
   const double varied = std::max(0.0, squares - state.batch * state.batch);
   const Seconds spread = varied / (1 - grows * grows) * (pass.more * pass.more / state.pass);
   const Seconds biased = state.pass + (state.batch > pass.padded ? spread : Seconds{});
-  const double busy = std::min(1.0, came / state.batch);
+  const double busy = state.busy = std::min(1.0, came / state.batch);
   Seconds wait = 0.5 * busy * biased;
   const Seconds half = wait;
   for (int round = 0; round < kMaxRounds; ++round) {

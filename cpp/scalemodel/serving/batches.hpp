@@ -31,6 +31,9 @@ struct RecordOf<BatchPass> {
       field("most", &T::most, 1, 1e9, "requests of the largest pass")};
 };
 
+/// The line through the times of two passes, of `padded` and of `most` requests.
+BatchPass batch_pass(Seconds alone, Seconds full, double padded, double most) noexcept;
+
 /// A server of batches in its steady state.
 struct BatchState {
   double batch = 0;        ///< requests of a pass, mean
@@ -38,6 +41,8 @@ struct BatchState {
   Seconds latency;         ///< latency of a request, waiting included; 0: it grows without bound
   double utilisation = 0;  ///< rate over that of full batches
   bool saturated = false;
+  Hertz leaving;    ///< requests answered per second: all that arrive, or what full batches take
+  double busy = 0;  ///< share of the time in which a pass runs
 
   bool operator==(const BatchState&) const = default;
 };
@@ -52,7 +57,9 @@ struct RecordOf<BatchState> {
       field("latency_s", &T::latency,
             "latency of a request, waiting included; 0 = it grows without bound"),
       field("utilisation", &T::utilisation, "rate over that of full batches"),
-      field("saturated", &T::saturated, "more arrive than full batches take")};
+      field("saturated", &T::saturated, "more arrive than full batches take"),
+      field("leaving_per_s", &T::leaving, "requests answered per second"),
+      field("busy_fraction", &T::busy, "share of the time in which a pass runs")};
 };
 
 /// With requests arriving at random. Requests that arrive during a pass are in the next one, and an
@@ -60,6 +67,14 @@ struct RecordOf<BatchState> {
 /// exp(-rate X) requests; a request waits for half of the pass it meets, for full passes of those
 /// ahead (prompt_steps.hpp), and takes its own.
 BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept;
+
+/// With full batches one after another.
+BatchState full_batches(const BatchPass& pass) noexcept;
+
+/// Mean power of an accelerator of such a server: between the watts of both passes that
+/// `batch_pass` was made of, by how full its batches are, and idle between passes.
+Watts batch_power(const BatchPass& pass, const BatchState& state, Watts alone, Watts full,
+                  Watts idle) noexcept;
 
 /// What an autoencoder makes one place of: pixels either way, and frames of a video, of which the
 /// first stands alone (Kingma and Welling's codes as latent diffusion uses them, arXiv 2112.10752;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import scalemodel._core as _core
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from scalemodel.layer_groups import ComposedModel, GroupStrategy
     from scalemodel.resolve import Cluster
 
-_MOST_PER_ACCELERATOR = 65_536
+_MOST_DOUBLINGS = 16
 _LEAST_GAIN = 1.02  # in requests per second, for a batch of twice the size
 
 _ANSWER = (
@@ -75,6 +76,30 @@ class BatchServing(ColumnAnswer):
         return {"verdict": self.verdict, **self._columns}
 
 
+def doublings(seconds: Callable[[int], float | None], least: int = 1) -> int:
+    """The largest of a batch and its doublings that fits and pays; the least where none does.
+
+    Parameters
+    ----------
+    seconds : callable
+        Of a pass over a batch of that size; None where it does not fit.
+
+    Examples
+    --------
+    >>> doublings(lambda batch: 1 + 0.1 * batch if batch <= 100 else None)
+    64
+    >>> doublings(lambda batch: 1.0 * batch)
+    1
+    """
+    batch, here = least, seconds(least)
+    for _ in range(_MOST_DOUBLINGS):
+        twice = seconds(2 * batch)
+        if here is None or twice is None or 2 * here < _LEAST_GAIN * twice:
+            break
+        batch, here = 2 * batch, twice
+    return batch
+
+
 class _Passes:
     """Forward passes of a model over batches of any size."""
 
@@ -88,8 +113,14 @@ class _Passes:
     ) -> None:
         self.model, self.cluster, self.task = model, cluster, task
         self.strategy, self.stack = strategy, stack
+        self._made: dict[int, GroupEstimate] = {}
 
     def of(self, batch: int) -> GroupEstimate:
+        if batch not in self._made:
+            self._made[batch] = self._estimate(batch)
+        return self._made[batch]
+
+    def _estimate(self, batch: int) -> GroupEstimate:
         tokens = self.task.input_tokens
         if tokens != int(tokens):
             raise ScaleModelError(f"input_tokens={tokens!r}: must be whole for layer groups")
@@ -98,17 +129,9 @@ class _Passes:
         )
         return estimate_groups(self.model, self.cluster, asked, self.strategy, self.stack, None)
 
-    def largest(self, least: int) -> tuple[int, GroupEstimate]:
-        """Doublings of the least batch while they fit and pay; the least where none does."""
-        batch, found = least, self.of(least)
-        while found.verdict == "ok" and 2 * batch <= least * _MOST_PER_ACCELERATOR:
-            larger = self.of(2 * batch)
-            if larger.verdict != "ok":
-                break
-            if 2 * found.step_time_s < _LEAST_GAIN * larger.step_time_s:
-                break
-            batch, found = 2 * batch, larger
-        return batch, found
+    def seconds(self, batch: int) -> float | None:
+        found = self.of(batch)
+        return found.step_time_s if found.verdict == "ok" else None
 
 
 def serve_batches(
@@ -172,42 +195,32 @@ def serve_batches(
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise ScaleModelError(f"{name}={value!r}: must be a whole number")
     asked = batch if batch is not None else most_batch
-    most, full = passes.largest(least) if asked is None else (asked, passes.of(asked))
+    most = doublings(passes.seconds, least) if asked is None else asked
+    full = passes.of(most)
     if full.verdict != "ok":
         return BatchServing(task, stack, full, None)
     lone = passes.of(min(least, most))
     if lone.verdict != "ok":
         return BatchServing(task, stack, lone, None)
     padded = min(least, most)
-    slope = (full.step_time_s - lone.step_time_s) / max(1, most - padded)
-    cost = _core.BatchPass(
-        alone_s=lone.step_time_s, more_s=max(0.0, slope), padded=padded, most=most
-    )
+    cost = _core.batch_pass(lone.step_time_s, full.step_time_s, padded, most)
     if requests_per_s is None:
-        rate, pass_s, mean = most / full.step_time_s, full.step_time_s, float(most)
-        late, load, saturated = pass_s, 1.0, False
+        state = _core.full_batches(cost)
     else:
         state = _core.batch_state_at(cost, requests_per_s)
-        saturated, load = state.saturated, state.utilisation
-        pass_s, mean = state.pass_s, state.batch
-        rate = mean / pass_s if saturated else float(requests_per_s)
-        late = None if saturated else state.latency_s
-    # Between two passes the accelerators idle.
-    busy = min(1.0, rate * pass_s / mean)
+    rate, idle_w = float(state.leaving_per_s), float(where.core.accelerator.power.idle_w)
+    each_w = _core.batch_power_w(cost, state, lone.power_w, full.power_w, idle_w)
+    power_w = where.accelerators * float(each_w)
     price = where.accelerators * float(where.core.price_usd_per_s)
-    idle_w = where.accelerators * float(where.core.accelerator.power.idle_w)
-    filled = (mean - padded) / max(1, most - padded)
-    pass_w = lone.power_w + max(0.0, filled) * (full.power_w - lone.power_w)
-    power_w = busy * pass_w * where.accelerators + (1 - busy) * idle_w
     answer = {
-        "batch": mean,
+        "batch": state.batch,
         "most_batch": most,
-        "pass_time_s": pass_s,
+        "pass_time_s": state.pass_s,
         "requests_per_s": rate,
         "requests_per_s_per_accelerator": rate / where.accelerators,
-        "latency_s": late,
-        "utilisation_fraction": load,
-        "saturated": saturated,
+        "latency_s": None if state.saturated else state.latency_s,
+        "utilisation_fraction": state.utilisation,
+        "saturated": state.saturated,
         "accelerators": where.accelerators,
         "memory_bytes": full.memory_bytes,
         "power_w": power_w,

@@ -15,11 +15,10 @@ from scalemodel.base.answer import ColumnAnswer
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
+from scalemodel.serving.batches import doublings
 from scalemodel.serving.plan import ServingPlan, instance_of, ranks_of
 from scalemodel.serving.task import Inference, number_from_to
 
-_MOST_IMAGES = 4096  # of a step
-_LEAST_GAIN = 1.02  # in images per second, for twice as many at once
 _MOST_REPLICAS = 1_000_000
 
 _ANSWER = (
@@ -146,20 +145,17 @@ def serve_encoders(
     if reason != "ok":
         return EncoderPool(*question, f"illegal:{reason}")
     instance, _ = instance_of(chosen, where, task, plan, name)
-    lone = instance.encode(1)
-    most = 1
-    while 2 * most <= _MOST_IMAGES:
-        here, twice = instance.encode(most), instance.encode(2 * most)
-        if twice.memory_bytes > float(where.core.accelerator.memory_capacity_bytes):
-            break
-        if 2 * here.time_s < _LEAST_GAIN * twice.time_s:
-            break
-        most *= 2
-    full = instance.encode(most)
-    if full.memory_bytes > float(where.core.accelerator.memory_capacity_bytes):
+    room = float(where.core.accelerator.memory_capacity_bytes)
+
+    def seconds(images: int) -> float | None:
+        step = instance.encode(images)
+        return float(step.time_s) if step.memory_bytes <= room else None
+
+    most = doublings(seconds)
+    lone, full = instance.encode(1), instance.encode(most)
+    if full.memory_bytes > room:
         return EncoderPool(*question, "out_of_memory")
-    slope = max(0.0, (full.time_s - lone.time_s) / max(1, most - 1))
-    cost = _core.BatchPass(alone_s=lone.time_s, more_s=slope, padded=1, most=float(most))
+    cost = _core.batch_pass(lone.time_s, full.time_s, 1, most)
     rate = requests_per_s * task.images
     copies = _replicas(cost, rate, lone.sending_s, latency_s) if replicas is None else replicas
     if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
@@ -168,7 +164,7 @@ def serve_encoders(
     if copies * ranks > where.accelerators:
         return EncoderPool(*question, "illegal:mesh")
     state = _core.batch_state_at(cost, rate / copies)
-    made = copies * float(state.batch) / float(state.pass_s) if state.saturated else rate
+    made = copies * float(state.leaving_per_s)
     price = copies * ranks * float(where.core.price_usd_per_s)
     answer = {
         "replicas": copies,

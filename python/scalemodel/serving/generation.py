@@ -17,11 +17,10 @@ from scalemodel.layer_groups.model import ComposedModel, compose
 from scalemodel.layer_groups.strategy import BatchInference, GroupStrategy
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.tasks import Precision
+from scalemodel.serving.batches import doublings
 
 #: The stack of a generator where none is named (xdit-project/xDiT).
 GENERATION_STACK = "xdit"
-_MOST_SAMPLES = 65_536
-_LEAST_GAIN = 1.02  # in samples per second, for twice as many at once
 _MOST_PIXELS = 1_000_000
 _MOST_STEPS = 100_000
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
@@ -389,7 +388,10 @@ def serve_generation(
             return "out_of_memory"
         return verdict
 
-    most = _largest(of, fits) if batch is None else batch
+    def seconds(count: int) -> float | None:
+        return of(count).total_s if fits(of(count)) == "ok" else None
+
+    most = doublings(seconds) if batch is None else batch
     full = of(most)
     note = uncounted(facts, plan)
     if fits(full) != "ok":
@@ -411,17 +413,6 @@ def _batch(concurrency: float | None, copies: int) -> int | None:
     return int(concurrency) // copies
 
 
-def _largest(of: Callable[[int], Pass], fits: Callable[[Pass], str]) -> int:
-    """Doublings of a batch while they fit and pay; 1 where none does."""
-    batch = 1
-    while fits(of(batch)) == "ok" and 2 * batch <= _MOST_SAMPLES:
-        larger = of(2 * batch)
-        if fits(larger) != "ok" or 2 * of(batch).total_s < _LEAST_GAIN * larger.total_s:
-            break
-        batch *= 2
-    return batch
-
-
 def _answer(
     cluster: Cluster,
     copies: int,
@@ -432,44 +423,36 @@ def _answer(
     requests_per_s: float | None,
 ) -> dict[str, Any]:
     """The columns of a plan that runs."""
+    cost = _core.batch_pass(lone.total_s, full.total_s, 1, most)
     if requests_per_s is None:
-        rate, pass_s, mean = most / full.total_s, full.total_s, float(most)
-        late: float | None = pass_s
-        load, saturated = 1.0, False
+        state = _core.full_batches(cost)
     else:
-        slope = (full.total_s - lone.total_s) / max(1, most - 1)
-        cost = _core.BatchPass(
-            alone_s=lone.total_s, more_s=max(0.0, slope), padded=1, most=float(most)
-        )
         state = _core.batch_state_at(cost, requests_per_s / copies)
-        saturated, load = bool(state.saturated), float(state.utilisation)
-        pass_s, mean = float(state.pass_s), float(state.batch)
-        rate = mean / pass_s if saturated else float(requests_per_s) / copies
-        late = None if saturated else float(state.latency_s)
+    made = copies * float(state.leaving_per_s)
     accelerators = copies * ranks
-    busy = min(1.0, rate * pass_s / mean)
     idle_w = float(cluster.core.accelerator.power.idle_w)
-    power_w = accelerators * (busy * float(full.denoising.power_w) + (1 - busy) * idle_w)
+    alone_w, full_w = float(lone.denoising.power_w), float(full.denoising.power_w)
+    power_w = accelerators * float(_core.batch_power_w(cost, state, alone_w, full_w, idle_w))
     price = accelerators * float(cluster.core.price_usd_per_s)
     parts, memory = full.parts, cast(Any, full.denoising)
     return {
-        "batch": mean,
+        "batch": float(state.batch),
         "most_batch": most,
-        "latency_s": late,
-        "samples_per_s": copies * rate,
-        "samples_per_s_per_accelerator": copies * rate / accelerators,
+        "latency_s": None if state.saturated else float(state.latency_s),
+        "samples_per_s": made,
+        "samples_per_s_per_accelerator": made / accelerators,
         "steps": int(parts.steps),
         "denoising_step_s": float(parts.denoising_s),
         "text_encoders_s": float(parts.encoders_s),
         "decoder_s": float(parts.decoder_s),
-        "utilisation_fraction": load,
-        "saturated": saturated,
+        "utilisation_fraction": float(state.utilisation),
+        "saturated": bool(state.saturated),
         "replicas": copies,
         "accelerators": accelerators,
         "memory_bytes": memory.memory_bytes + full.text_bytes,
         "memory_weights_bytes": memory.memory_weights_bytes,
         "memory_text_encoders_bytes": full.text_bytes,
         "power_w": power_w,
-        "samples_per_j": copies * rate / power_w,
-        "usd_per_thousand_samples": 1e3 * price / (copies * rate) if price else None,
+        "samples_per_j": made / power_w,
+        "usd_per_thousand_samples": 1e3 * price / made if price else None,
     }

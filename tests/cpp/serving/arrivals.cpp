@@ -231,4 +231,29 @@ TEST_CASE("a server of batches: alone when idle, full when it cannot keep up") {
   }
 }
 
+TEST_CASE("a line through two passes, and what a server of batches delivers and draws") {
+  const BatchPass pass = batch_pass(10 * unit::ms, 22 * unit::ms, 4, 16);
+  CHECK(pass.of(4).base() == Approx(0.010));
+  CHECK(pass.of(16).base() == Approx(0.022));
+  CHECK(batch_pass(10 * unit::ms, 9 * unit::ms, 4, 16).more == Seconds{});
+  CHECK(batch_pass(10 * unit::ms, 10 * unit::ms, 4, 4).most == 4);
+  const BatchState full = full_batches(pass);
+  CHECK(full.leaving.base() == Approx(16 / 0.022));
+  CHECK(full.latency == full.pass);
+  const BatchState over = batch_state_at(pass, Hertz{2000});
+  CHECK(over.leaving == full.leaving);
+  CHECK(over.busy == 1);
+  const Watts alone{300}, most{600}, idle{100};
+  CHECK(batch_power(pass, full, alone, most, idle).base() == Approx(600));
+  Watts before = idle;
+  for (const double rate : {1e-6, 50.0, 200.0, 500.0, 700.0}) {
+    const BatchState state = batch_state_at(pass, Hertz{rate});
+    CHECK(state.leaving == Hertz{rate});
+    const Watts drawn = batch_power(pass, state, alone, most, idle);
+    CHECK(drawn >= before);
+    CHECK(drawn.base() <= Approx(600));
+    before = drawn;
+  }
+}
+
 }  // namespace scalemodel::testing
