@@ -30,8 +30,12 @@ StreamResult simulate_stream(const StepTimes& times, const CacheBlocks& blocks,
                              const CacheCapacity& capacity, const RequestMix& mix,
                              const std::vector<Request>& requests, const Replicas& replicas) {
   StreamResult result;
-  result.served.resize(requests.size());
   if (requests.empty()) return result;
+  result.served.reserve(requests.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) {  // touching many pages takes long as well
+    poll_point();
+    result.served.emplace_back();
+  }
   TotalsOfReplicas totals;
   std::size_t offered = 0;
   for (const std::vector<std::size_t>& share : shares(requests.size(), replicas)) {

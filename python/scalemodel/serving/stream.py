@@ -458,8 +458,10 @@ def keep_running(
     drawn = request_stream(task, requests=requests + 2 * before, lengths=lengths, seed=seed)
     prompts, answers = drawn.input_tokens.copy(), drawn.output_tokens.copy()
     random = np.random.default_rng(seed)
-    # Who is met running has a long answer rather than a short one, and is anywhere in it.
-    met = random.choice(answers, before, p=answers / answers.sum())
+    # Who is met running has a long answer rather than a short one, and is anywhere in it. As
+    # Generator.choice draws them, whose one call cannot be interrupted.
+    up_to = np.cumsum(answers)
+    met = answers[np.searchsorted(up_to, random.random(before) * up_to[-1], side="right")]
     answers[:before] = np.maximum(1.0, np.round(met * random.uniform(0.0, 1.0, before)))
     prompts[:before] += met - answers[:before]
     asked = RequestStream(np.zeros(drawn.arrival_s.size), prompts, answers)
