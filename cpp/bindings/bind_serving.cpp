@@ -69,10 +69,10 @@ py::tuple simulate(const Instance& instance, const RequestMix& mix, const Number
   return py::make_tuple(served, totals);
 }
 
-constexpr py::ssize_t kPlanColumns = 14;
+constexpr py::ssize_t kPlanColumns = 15;
 
 /// One row per plan: tp pp ep dp cp, tokens of a step, sequences running, instances, requests/s,
-/// step, TPOT, TTFT, utilisation, share of steps with prompts.
+/// step, TPOT, TTFT, utilisation, share of steps with prompts, place of the layout.
 py::array_t<double> plan_rows(const std::vector<ServingPlan>& plans) {
   py::array_t<double> rows(
       std::vector<py::ssize_t>{static_cast<py::ssize_t>(plans.size()), kPlanColumns});
@@ -93,7 +93,8 @@ py::array_t<double> plan_rows(const std::vector<ServingPlan>& plans) {
                                                s.tpot.base(),
                                                s.ttft.base(),
                                                s.utilisation,
-                                               s.prompt_fraction};
+                                               s.prompt_fraction,
+                                               static_cast<double>(plan.place)};
     out = std::copy(row.begin(), row.end(), out);
   }
   return rows;

@@ -138,7 +138,8 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
                          last,
                          1,
                          steady_state(times, capacity, question.mix, last),
-                         counted};
+                         counted,
+                         item};
         part.plans += 1;
         if (limits.rate > 0 && plan.state.requests_per_s > 0) {
           plan.instances = std::ceil(limits.rate / plan.state.requests_per_s - 1e-9);

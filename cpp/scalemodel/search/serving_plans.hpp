@@ -42,6 +42,7 @@ struct ServingPlan {
   double instances = 1;           ///< that carry the rate asked for
   SteadyState state;              ///< of one instance
   double counted = 1;             ///< accelerators of one, those of an expert pool by their price
+  std::size_t place = 0;          ///< of its layout among those that were asked for
 
   double accelerators() const { return instances * layout.ranks(); }
   /// Of one instance, where answers are that long.

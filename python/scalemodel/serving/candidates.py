@@ -51,6 +51,7 @@ ROW_COLUMNS = (
     "ttft_s",
     "utilisation_fraction",
     "prompt_fraction",
+    "place",  # of the layout among those asked for
 )
 _COARSE = 4  # concurrencies per doubling, where layouts are only put in an order
 _ALL = 1_000_000
@@ -165,24 +166,25 @@ def _candidates(question: Question) -> tuple[list[tuple[float, Candidate]], list
     ratio = np.zeros(len(rows))
     for name, limit in means.items():
         ratio = np.maximum(ratio, column[name] / limit)
-    groups, place = np.unique(rows[:, : len(DEGREES) + 1], axis=0, return_inverse=True)
+    kinds = [*DEGREES, "place", "most_tokens"]  # in an order that does not hang on the places
+    groups, place = np.unique(
+        np.column_stack([column[name] for name in kinds]), axis=0, return_inverse=True
+    )
     place = place.reshape(-1)
     bound = np.full(len(groups), np.inf)
     within = ratio <= 1
     np.minimum.at(bound, place[within], question.bound(rows[within]))
     found = []
     for group in np.flatnonzero(np.isfinite(bound)):
-        numbers = [int(value) for value in groups[group]]
-        degrees: dict[str, Any] = dict(zip(DEGREES, numbers, strict=False))
-        layout = _core.ServingLayout(**degrees)
-        tokens = None if question.tunes else numbers[-1]
+        layout_place, most = (int(value) for value in groups[group][-2:])
+        layout = question.layouts[layout_place]
+        tokens = None if question.tunes else most
         found.append((float(bound[group]), Candidate(promise, layout, tokens)))
     misses = []
     if not found:
         near = int(np.argmin(ratio))
         name = max(means, key=lambda name: column[name][near] / means[name])
-        closest: dict[str, Any] = {key: int(column[key][near]) for key in DEGREES}
-        layout = _core.ServingLayout(**closest)
+        layout = question.layouts[int(column["place"][near])]
         value = float(column[name][near])
         misses.append(Miss(float(ratio[near]), promise.given(name), value, layout_text(layout)))
     return found, misses

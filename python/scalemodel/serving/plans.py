@@ -27,8 +27,14 @@ def layout_text(layout: _core.ServingLayout) -> str:
     --------
     >>> layout_text(_core.ServingLayout(tp=8, ep=8)), layout_text(_core.ServingLayout())
     ('tp8 ep8', 'tp1')
+    >>> layout_text(_core.ServingLayout(tp=8, two_batch_overlap=True))
+    'tp8 two_batch_overlap'
     """
-    named = [f"{name}{value}" for name, value in layout.to_dict().items() if value > 1]
+    named = [
+        name if value is True else f"{name}{value}"
+        for name, value in layout.to_dict().items()
+        if value > 1 or value is True
+    ]
     return " ".join(named) or "tp1"
 
 
@@ -146,6 +152,7 @@ def plans_frame(found: Sequence[Serving], limits: Mapping[str, float]) -> pd.Dat
         rows.append(
             {
                 **plan.layout.to_dict(),
+                "layout": layout_text(plan.layout),
                 "most_tokens": plan.max_batched_tokens,
                 "concurrency": state.concurrency,
                 "replicas": plan.replicas,
@@ -169,6 +176,7 @@ def plans_frame(found: Sequence[Serving], limits: Mapping[str, float]) -> pd.Dat
 
 
 _BEFORE = (
+    "layout",
     "most_tokens",
     "concurrency",
     "replicas",

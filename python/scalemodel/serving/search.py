@@ -27,7 +27,7 @@ from scalemodel.serving.candidates import (
     why_none,
 )
 from scalemodel.serving.limits import limits_of, warn_of_milliseconds
-from scalemodel.serving.plans import DEGREES, ServingPlans, plans_frame
+from scalemodel.serving.plans import DEGREES, ServingPlans, layout_text, plans_frame
 from scalemodel.serving.promises import Promise, checked_load
 from scalemodel.serving.task import Inference
 
@@ -84,12 +84,16 @@ def shows_progress(progress: bool | Callable[[int, int], object] | None) -> Any:
     return (looked_at or "ipykernel" in sys.modules) and bool(importlib.util.find_spec("tqdm"))
 
 
-def _front_frame(rows: npt.NDArray[np.float64], task: Inference) -> pd.DataFrame:
+def _front_frame(
+    rows: npt.NDArray[np.float64], layouts: Sequence[_core.ServingLayout], task: Inference
+) -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.DataFrame(rows, columns=list(ROW_COLUMNS))
-    whole = [*DEGREES, "most_tokens", "replicas"]
+    whole = [*DEGREES, "most_tokens", "replicas", "place"]
     frame[whole] = frame[whole].astype(np.int64)
+    names = [layout_text(layouts[place]) for place in frame.pop("place")]
+    frame.insert(len(DEGREES), "layout", names)
     ranks = frame["tp"] * frame["pp"] * frame["dp"] * frame["cp"]
     tokens = frame["requests_per_s"] * task.output_tokens
     frame["output_tokens_per_s"] = tokens
@@ -242,7 +246,7 @@ def plans_for(
     return ServingPlans(
         tuple(found),
         plans_frame(found, promise.limits),
-        _front_frame(front, promise.task),
+        _front_frame(front, question.layouts, promise.task),
         int(plans),
         int(feasible),
         dict(promise.limits),

@@ -196,3 +196,29 @@ def test_activations_of_experts_count_the_tokens_of_all_ranks() -> None:
     # sends: inputs and outputs of 7,168 values, three inner ones of 2,048; two streams; 16 bits.
     more = 14336 * 2 * (8 * (3 * 2048 + 2 * 7168) + 2 * 7168)
     assert taken[1] - taken[0] == pytest.approx(more, rel=1e-6)
+
+
+def test_a_search_keeps_every_field_of_the_layouts_it_is_given() -> None:
+    layouts = [
+        sm.ServingLayout(dp=32, ep=32),
+        sm.ServingLayout(dp=32, ep=32, two_batch_overlap=True),
+        sm.ServingLayout(dp=32, ep=32, redundant_experts=32),
+    ]
+    task = sm.Inference(input_tokens=4096, output_tokens=500, precision="fp8")
+    cluster = sm.cluster("dgx_h100", nodes=4)
+    found = sm.plan_serving(
+        "deepseek_v3", cluster, task, layouts=layouts, tpot_s=0.1, checked=False
+    )
+    assert {plan.layout for plan in found} == set(layouts)
+    assert found.best["layout"].iloc[0].startswith("ep32 dp32 ")
+    for plan, row in zip(found, found.best.itertuples(), strict=True):
+        alone = sm.serve(
+            "deepseek_v3",
+            cluster,
+            task,
+            plan.layout,
+            concurrency=row.concurrency,
+            max_batched_tokens=row.most_tokens,
+        )
+        assert alone.tpot_s == plan.tpot_s == row.tpot_s
+    assert set(found.front["layout"]) <= set(found.best["layout"])
