@@ -31,7 +31,7 @@ class PrefixIndex {
   std::size_t slot_of(BlockHash name) const noexcept;
   std::size_t find(BlockHash name) const noexcept;
   bool empty(std::size_t slot) const noexcept;
-  void erase(std::size_t slot);
+  void erase(std::size_t hole);
   void grow();
   Word* holders(std::size_t slot) { return holders_.data() + slot * words_; }
   const Word* holders(std::size_t slot) const { return holders_.data() + slot * words_; }
