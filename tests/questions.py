@@ -20,6 +20,7 @@ ILLEGAL: dict[str, tuple[str, int, sm.Training, dict[str, Any]]] = {
     "vpp_without_pp": (DENSE, 64, TASK, {"vpp": 2}),
     "vpp_schedule": (DENSE, 64, TASK, {"tp": 8, "pp": 4, "vpp": 2, "schedule": "gpipe"}),
     "dualpipe_stages": (DENSE, 3, SMALL, {"tp": 8, "pp": 3, "schedule": "dualpipe"}),
+    "dualpipe_v_batches": (DENSE, 64, SMALL, {"tp": 8, "pp": 4, "schedule": "dualpipe_v"}),
     "cp_sequence": (DENSE, 3, SMALL, {"cp": 3}),
     "cp_heads": (DENSE, 64, TASK, {"tp": 8, "cp": 64, "context": "all_to_all"}),
     "sp_sequence": (DENSE, 1, sm.Training(global_batch=48, sequence=8190), {"tp": 8}),

@@ -140,6 +140,9 @@ void bind_timeline(py::module_& m) {
       .def_property_readonly(
           "step_time_s", [](const Timeline& t) { return t.step_time; }, "One optimizer step.")
       .def_property_readonly(
+          "period_s", [](const Timeline& t) { return t.period; },
+          "From the start of a step to that of the next one.")
+      .def_property_readonly(
           "stages", [](const Timeline& t) { return t.costs.stages; }, "Ranks simulated.")
       .def_property_readonly(
           "chunks_per_stage", [](const Timeline& t) { return t.costs.chunks_per_stage; },

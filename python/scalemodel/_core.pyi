@@ -4071,6 +4071,11 @@ class Timeline:
         Passes of all ranks.
         """
     @property
+    def period_s(self) -> float:
+        """
+        From the start of a step to that of the next one.
+        """
+    @property
     def stages(self) -> int:
         """
         Ranks simulated.

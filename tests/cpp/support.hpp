@@ -325,9 +325,11 @@ inline Strategy random_strategy(Random& random) {
                        random.pick({1, 1, 1, 2, 4}), random.pick({1, 1, 1, 2, 4, 8}));
   s.vpp = static_cast<std::uint8_t>(random.pick({1, 1, 1, 2, 3}));
   s.micro_batch = static_cast<std::uint16_t>(random.pick({1, 1, 2, 4}));
-  s.schedule = s.vpp > 1 ? random.pick({Schedule::one_f_one_b, Schedule::interleaved})
-                         : random.pick({Schedule::gpipe, Schedule::one_f_one_b,
-                                        Schedule::zero_bubble, Schedule::dualpipe});
+  s.schedule = s.vpp > 1
+                   ? random.pick({Schedule::one_f_one_b, Schedule::interleaved})
+                   : random.pick({Schedule::gpipe, Schedule::one_f_one_b, Schedule::zero_bubble,
+                                  Schedule::dualpipe, Schedule::zero_bubble_2p,
+                                  Schedule::zero_bubble_v, Schedule::dualpipe_v});
   s.sharding = random.pick_enum<Sharding>();
   s.shard_degree = static_cast<std::uint16_t>(random.pick({0, 1, 2, 4}));
   s.recompute = random.pick_enum<Recompute>();

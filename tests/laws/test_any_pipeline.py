@@ -10,7 +10,10 @@ import pytest
 import scalemodel as sm
 from scalemodel import catalog
 
-SCHEDULES = ["1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"]
+SCHEDULES = [
+    *("1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"),
+    *("zero_bubble_2p", "zero_bubble_v", "dualpipe_v"),
+]
 PIPELINES = 600
 
 
@@ -56,7 +59,7 @@ def pipelines() -> list[tuple[sm.Estimate, float]]:
     while len(found) < PIPELINES:
         estimate = any_estimate(draw)
         if estimate is not None:
-            found.append((estimate, estimate.timeline().step_time_s / estimate.step_time_s))
+            found.append((estimate, estimate.timeline().period_s / estimate.step_time_s))
     return found
 
 
@@ -225,7 +228,9 @@ def test_one_micro_batch_passes_all_layers_one_after_the_other(vpp: int) -> None
     assert estimate.step_time_s > 7 * whole
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zero_bubble"])
+@pytest.mark.parametrize(
+    "schedule", ["1f1b", "gpipe", "zero_bubble", "zero_bubble_2p", "zero_bubble_v"]
+)
 def test_more_micro_batches_never_shorten_a_step(schedule: str) -> None:
     times = [
         sm.estimate(

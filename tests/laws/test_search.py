@@ -41,7 +41,10 @@ POOL: dict[str, list[Any]] = {
     "etp": [0, 1, 2, 4],
     "vpp": [1, 2, 3, 4],
     "micro_batch": [1, 2, 3, 4],
-    "schedule": ["1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"],
+    "schedule": [
+        *("1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"),
+        *("zero_bubble_2p", "zero_bubble_v", "dualpipe_v"),
+    ],
     "sharding": ["zero1", "ddp", "zero2", "zero3", "hsdp"],
     "shard_degree": [0, 2, 4, 5, 8],
     "recompute": ["none", "selective", "full"],

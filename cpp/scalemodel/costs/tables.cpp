@@ -292,31 +292,41 @@ Tables::Key Tables::cell_key(const Strategy& s, const LayerLayout& l) noexcept {
   return key;
 }
 
+namespace {
+
+/// Micro-batches whose paths tell those of all. Schedules that run twice as many passes ahead take
+/// twice as many until their groups repeat.
+int path_batches(const Strategy& s, const Degrees& d) noexcept {
+  const ScheduleTraits& traits = traits_of(s.schedule);
+  const int ahead = traits.flows_on || traits.v_shape ? 2 : 1;
+  return CriticalPaths::representative(ahead * d.pp,
+                                       static_cast<int>(std::lround(d.micro_batches)));
+}
+
+}  // namespace
+
 Tables::Key Tables::stage_key(const Strategy& s, const Degrees& d) noexcept {
   const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
-  const int micro_batches = static_cast<int>(std::lround(d.micro_batches));
-  return {u(d.pp) | u(d.vpp) << 16 | u(static_cast<int>(s.schedule)) << 32,
-          u(CriticalPaths::representative(d.pp, micro_batches)), 0, 0};
+  return {u(d.pp) | u(d.vpp) << 16 | u(static_cast<int>(s.schedule)) << 32, u(path_batches(s, d)),
+          0, 0};
 }
 
 StageLayout Tables::stages_of(const Strategy& s, const Degrees& d) const {
-  const bool mirrored = traits_of(s.schedule).two_directions;
-  StageLayout layout = make_stage_layout(model_, d.pp, d.vpp, mirrored, stack_.ends_as_layers);
+  const ChunkPlacement placement = chunk_placement(s.schedule);
+  StageLayout layout = make_stage_layout(model_, d.pp, d.vpp, placement, stack_.ends_as_layers);
+  layout.pairs = traits_of(running_schedule(s.schedule, d.pp, d.vpp)).pairs;
   PipelineShape shape;
   shape.schedule = effective_schedule(s.schedule, d.vpp);
   shape.pp = d.pp;
   shape.vpp = d.vpp;
-  shape.chunks = make_chunks(model_, d.pp, d.vpp, mirrored, stack_.ends_as_layers);
+  shape.chunks = make_chunks(model_, d.pp, d.vpp, placement, stack_.ends_as_layers);
   shape.transfers_block = !transfers_overlap(stack_, shape.schedule);
   shape.transfers_serial = transfers_serial(stack_, shape.schedule, d.pp);
-  const int micro_batches = static_cast<int>(std::lround(d.micro_batches));
   for (const StageClass& chunk : shape.chunks) {
     if (chunk.embedding) layout.first_chunk = chunk;
     if (chunk.head) layout.last_chunk = chunk;
   }
-  if (d.pp > 1) {
-    layout.paths = critical_paths(shape, CriticalPaths::representative(d.pp, micro_batches));
-  }
+  if (d.pp > 1) layout.paths = critical_paths(shape, path_batches(s, d));
   return layout;
 }
 

@@ -29,7 +29,7 @@ struct CellLoads {
 inline Load pass_load(const StepContext& c, const Phase& pass) {
   // DualPipe may hide the exchange of experts. What is hidden may be exposed instead, which takes
   // longer unless it slowed compute by more than itself.
-  const Seconds exchange = c.stages.mirrored ? Seconds{} : pass.ep;
+  const Seconds exchange = c.stages.pairs ? Seconds{} : pass.ep;
   const double slowdown = std::min(1.0, c.stack().contention);
   return {pass.compute + pass.tp + pass.cp + exchange + slowdown * pass.hidden, pass.compute};
 }

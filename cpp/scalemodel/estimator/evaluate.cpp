@@ -109,7 +109,7 @@ TimesByCause times_by_cause(const StepContext& c, PipelinePasses& pipeline) {
   t.exposed_tp = m * passes.tp;
   t.exposed_cp = m * passes.cp;
   // What only pairs hide is exposed by passes without a partner.
-  const double alone = c.stages.mirrored ? unpaired_passes(d.pp) : 0;
+  const double alone = c.stages.pairs ? unpaired_passes(c.schedule, d.pp) : 0;
   const Seconds unpaired_ep = alone * (slowest.paired_forward + slowest.paired_backward);
   t.compute = t.compute - overlap_slowdown * unpaired_ep;
   t.exposed_ep = m * passes.ep + unpaired_ep;

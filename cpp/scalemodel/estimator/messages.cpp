@@ -92,9 +92,10 @@ void add_data_parallel(StageList& list, const StepContext& c, const StageClass& 
 }
 
 /// The layers and ends of every stage, one class each.
-std::vector<StageClass> stages_one_by_one(const Tables& tables, const Degrees& d, bool mirrored) {
+std::vector<StageClass> stages_one_by_one(const Tables& tables, const Degrees& d,
+                                          ChunkPlacement placement) {
   const std::vector<StageClass> chunks =
-      make_chunks(tables.model(), d.pp, d.vpp, mirrored, tables.stack().ends_as_layers);
+      make_chunks(tables.model(), d.pp, d.vpp, placement, tables.stack().ends_as_layers);
   const std::size_t per_stage = chunks.size() / d.pp;
   std::vector<StageClass> stages(d.pp);
   for (std::size_t i = 0; i < chunks.size(); ++i) {
@@ -129,7 +130,7 @@ std::vector<Bytes> checkpoint_bytes(Tables& tables, const Strategy& strategy) {
   // Each chunk of a DualPipe pipeline is held by two stages, which write half of it each.
   const double share = layout.mirrored ? 0.5 : 1;
   auto gathers = layer_gather_times(c);
-  for (const StageClass& stage : stages_one_by_one(tables, d, layout.mirrored)) {
+  for (const StageClass& stage : stages_one_by_one(tables, d, chunk_placement(strategy.schedule))) {
     const StageCost cost = stage_cost(c, stage, gathers);
     const double parameters =
         cost.trainable_dense / c.groups.dense_ranks + cost.trainable_expert / c.groups.expert_ranks;
@@ -150,7 +151,8 @@ std::vector<StageMessage> step_messages(Tables& tables, const Strategy& strategy
   auto gathers = layer_gather_times(c);
   // A DualPipe stage holds two chunks and runs half of the micro-batches through each.
   const double share = layout.mirrored ? 0.5 : 1;
-  const std::vector<StageClass> stages = stages_one_by_one(tables, d, layout.mirrored);
+  const std::vector<StageClass> stages =
+      stages_one_by_one(tables, d, chunk_placement(strategy.schedule));
   for (int s = 0; s < d.pp; ++s) {
     const StageClass& stage = stages[s];
     StageList list(c, s, messages);
@@ -164,8 +166,11 @@ std::vector<StageMessage> step_messages(Tables& tables, const Strategy& strategy
     if (stage.embedding) list.add_passes(of_cell.embedding, share, 0);
     if (stage.head) list.add_passes(of_cell.head, share, 0);
     add_data_parallel(list, c, stage, stage_cost(c, stage, gathers), share);
-    // The last stage hands every chunk but its last round to the first one.
-    const double hops = s + 1 < d.pp ? d.vpp : d.vpp - 1;
+    // The last stage hands every chunk but its last round to the first one; there and back, each
+    // end keeps what it turns.
+    const double rounds = s + 1 < d.pp ? d.vpp : d.vpp - 1;
+    const double there_and_back = (s + 1 < d.pp ? 1 : 0) + (s > 0 ? 1 : 0);
+    const double hops = traits_of(strategy.schedule).v_shape ? there_and_back : rounds;
     if (d.pp > 1) {
       list.add({Communicator::pp, std::nullopt, boundary(c), stage_pair(c), 1, 1}, hops, false);
     }

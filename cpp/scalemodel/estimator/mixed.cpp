@@ -228,10 +228,11 @@ bool may_fit(const StepCosts& one, const StepCosts& two, const std::vector<Bytes
 
 void check_stages(const std::vector<MixedPart>& parts, const Strategy& strategy) {
   check_shares(parts, strategy.pp, "pipeline stages");
-  if (strategy.vpp > 1 || traits_of(strategy.schedule).two_directions) {
+  const ScheduleTraits& traits = traits_of(strategy.schedule);
+  if (strategy.vpp > 1 || traits.two_directions || traits.v_shape || traits.flows_on) {
     throw MalformedQuestion(
-        "strategy: stages of several kinds must be whole; give vpp=1 and a schedule without a "
-        "second direction");
+        "strategy: stages of several kinds must be whole and end a step together; give vpp=1 and "
+        "gpipe, 1f1b or zero_bubble");
   }
 }
 

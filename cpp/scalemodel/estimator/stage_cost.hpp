@@ -15,8 +15,10 @@ namespace scalemodel {
 /// pipeline without virtual stages. Megatron-Core refuses overlap_moe_expert_parallel_comm there;
 /// DualPipe pairs the micro-batches of its two directions by itself.
 inline bool pairs_micro_batches(const StepContext& c) {
-  if (traits_of(c.strategy.schedule).two_directions) return true;
-  return (c.degrees.pp == 1 || c.degrees.vpp > 1) && c.strategy.recompute != Recompute::full;
+  const ScheduleTraits& traits = traits_of(c.schedule);
+  if (traits.pairs) return true;
+  const bool interleaves = traits.allows_chunks && c.degrees.vpp > 1;
+  return (c.degrees.pp == 1 || interleaves) && c.strategy.recompute != Recompute::full;
 }
 
 /// Share of the exchange of experts that pairs of micro-batches leave exposed.
@@ -87,7 +89,7 @@ inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
   }
   add_host_traffic(cost, c, stage, share);
   if (c.strategy.sharding == Sharding::zero2) add_repeated_reduction(cost, c, stage, share);
-  if (c.stages.mirrored) {
+  if (c.stages.pairs) {
     // DualPipe runs one direction's dispatch and combine under the other direction's compute.
     const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;
     const Seconds overlappable =

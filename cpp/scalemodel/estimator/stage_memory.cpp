@@ -92,7 +92,7 @@ void add_working_sets(PassingMemory& memory, const StepContext& c, const StageCl
   }
   if (stage.embedding) temporary = max(temporary, c.cell.embedding.working);
   // Layers work before or after the head does, unless DualPipe runs the other direction meanwhile.
-  const bool apart = stage.head && !c.stages.mirrored;
+  const bool apart = stage.head && !c.stages.pairs;
   memory.temporary = max(Bytes{}, temporary - (apart ? c.cell.head.working : Bytes{}));
   if (c.stack().unused_gradients && c.gradient_bytes > c.storage_bytes &&
       !c.conditions.frozen_base) {

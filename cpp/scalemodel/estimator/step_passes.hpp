@@ -44,10 +44,10 @@ inline PipelineTimes times_of_stages(const StepContext& c, const StagesWithEnds&
 /// hides what is sent.
 inline Seconds handed_on_early(const StepContext& c, const StageClass& stage,
                                std::array<GatherTimes, kMaxLayerKinds>& gathers) {
-  if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
+  if (!c.stages.pairs || !transfers_overlap(c)) return Seconds{};
   const StageCost cost = stage_cost(c, stage.without_ends(), gathers);
-  // A micro-batch passes one of the stage's two chunks.
-  const double layers = std::max(1.0, 0.5 * stage.total_layers());
+  // A micro-batch passes one of the two chunks of a mirrored stage.
+  const double layers = std::max(1.0, share_of_passes(c) * stage.total_layers());
   return (cost.backward.compute + cost.recompute.compute) / layers;
 }
 
@@ -57,7 +57,7 @@ inline bool tells_ends(const StepContext& c) {
   // are not reduced.
   const bool alone = c.groups.dense_ranks == 1 && c.groups.expert_ranks == 1;
   const bool whole = c.degrees.vpp == 1 || c.strategy.sharding != Sharding::zero2 || alone;
-  return whole && c.tables.model().kinds.size() == 1 && !c.stages.mirrored;
+  return whole && c.tables.model().kinds.size() == 1 && c.stages.one_way;
 }
 
 inline bool waits_for_stages(const StepContext& c) {

@@ -27,8 +27,8 @@ class Builder {
         operators_(operators_by_kind(tables, strategy)) {}
 
   StepCosts build() const {
-    return build(make_chunks(tables_.model(), degrees_.pp, degrees_.vpp, layout_.mirrored,
-                             tables_.stack().ends_as_layers));
+    return build(make_chunks(tables_.model(), degrees_.pp, degrees_.vpp,
+                             chunk_placement(strategy_.schedule), tables_.stack().ends_as_layers));
   }
 
   StepCosts build(const std::vector<StageClass>& chunks) const {
@@ -94,9 +94,9 @@ class Builder {
                        bool first_used) const {
     // Alone in a pass; a pass of a mirrored layout counts for half of the micro-batches.
     StageLayout one_way = layout_;
-    one_way.mirrored = false;
+    one_way.mirrored = one_way.pairs = false;
     const StageParts alone = parts_of(chunk, one_way);
-    const StageParts paired = layout_.mirrored ? parts_of(chunk, layout_) : alone;
+    const StageParts paired = layout_.pairs ? parts_of(chunk, layout_) : alone;
     ChunkCost cost;
     cost.layers = chunk.layers;
     cost.embedding = chunk.embedding;
@@ -106,7 +106,7 @@ class Builder {
     const double whole = layout_.mirrored ? 2 : 1;
     cost.paired_forward = forward_pass(chunk, paired, whole);
     cost.paired_backward = backward_pass(chunk, paired, whole);
-    if (layout_.mirrored && chunk.total_layers() > 0) {
+    if (layout_.pairs && chunk.total_layers() > 0) {
       const StageClass layers = chunk.without_ends();
       cost.last_layer =
           backward_pass(layers, parts_of(layers, layout_), whole).compute / chunk.total_layers();

@@ -30,17 +30,18 @@ StageOrder one_f_one_b_order(int pp, int stage, int micro_batches) {
   return order;
 }
 
-StageOrder zero_bubble_order(int pp, int stage, int micro_batches) {
+/// Stage i puts `depth` i weight gradients off and runs `depth` (pp - i - 1) forward passes ahead.
+StageOrder zero_bubble_order(int pp, int stage, int micro_batches, int depth) {
   StageOrder order;
   order.reserve(3 * static_cast<std::size_t>(micro_batches));
-  const int ahead = std::min(pp - stage - 1, micro_batches);
+  const int ahead = std::min(depth * (pp - stage - 1), micro_batches), put_off = depth * stage;
   for (int k = 0; k < ahead; ++k) order.push_back(slot(Pass::forward, 0, k));
   for (int k = 0; k < micro_batches; ++k) {
     if (k + ahead < micro_batches) order.push_back(slot(Pass::forward, 0, k + ahead));
     order.push_back(slot(Pass::input_gradient, 0, k));
-    if (k >= stage) order.push_back(slot(Pass::weight_gradient, 0, k - stage));
+    if (k >= put_off) order.push_back(slot(Pass::weight_gradient, 0, k - put_off));
   }
-  for (int k = std::max(0, micro_batches - stage); k < micro_batches; ++k) {
+  for (int k = std::max(0, micro_batches - put_off); k < micro_batches; ++k) {
     order.push_back(slot(Pass::weight_gradient, 0, k));
   }
   return order;
@@ -67,23 +68,76 @@ StageOrder interleaved_order(int pp, int vpp, int stage, int micro_batches) {
   return order;
 }
 
-/// Writes down DualPipe's eight phases. "Near" is the direction that enters at the stage's own end
-/// of the pipeline, "far" the other one.
-class DualPipeWriter {
+/// ZB-V: a forward pass of either chunk, then its gradients, once every stage has 2 pp chunks in
+/// flight. Slots of micro-batches that there are not stay empty.
+class ThereAndBackWriter {
  public:
-  DualPipeWriter(int pp, int stage, int micro_batches)
-      : half_stages_(pp / 2),
-        distance_(std::min(stage, pp - 1 - stage)),
-        near_(stage < pp / 2 ? 0 : 1),
-        batches_{micro_batches - micro_batches / 2, micro_batches / 2} {
-    order_.reserve(3 * static_cast<std::size_t>(micro_batches));
-    write(pp);
+  ThereAndBackWriter(int pp, int stage, int micro_batches) : micro_batches_(micro_batches) {
+    const int all = std::max(2 * pp - 1, micro_batches), inward = pp - stage;
+    for (int i = 0; i < 2 * inward - 1; ++i) push(Pass::forward, 0);
+    for (int i = 0; i < stage; ++i) {
+      push(Pass::forward, 1);
+      push(Pass::forward, 0);
+    }
+    for (int i = 0; i < inward; ++i) round(1);
+    while (done(Pass::forward, 1) < all) {
+      if (done(Pass::forward, 0) < all) push(Pass::forward, 0);
+      gradients(0);
+      round(1);
+    }
+    for (int i = 0; i < stage; ++i) {
+      push(Pass::input_gradient, 0);
+      push(Pass::input_gradient, 1);
+    }
+    for (int i = 0; i < inward; ++i) gradients(0);
+    for (const int chunk : {1, 0}) {
+      while (done(Pass::weight_gradient, chunk) < all) push(Pass::weight_gradient, chunk);
+    }
   }
 
   StageOrder take() { return std::move(order_); }
 
  private:
-  void write(int pp) {
+  void round(int chunk) {
+    push(Pass::forward, chunk);
+    gradients(chunk);
+  }
+  void gradients(int chunk) {
+    push(Pass::input_gradient, chunk);
+    push(Pass::weight_gradient, chunk);
+  }
+  int& done(Pass pass, int chunk) {
+    return done_[static_cast<std::size_t>(pass)][static_cast<std::size_t>(chunk)];
+  }
+  void push(Pass pass, int chunk) {
+    const int k = done(pass, chunk)++;
+    if (k < micro_batches_) order_.push_back(slot(pass, chunk, k));
+  }
+
+  int micro_batches_;
+  std::array<std::array<int, 2>, EnumNames<Pass>::names.size()> done_{};
+  StageOrder order_;
+};
+
+/// Writes down DualPipe's eight phases. "Near" is the direction that enters at the stage's own end
+/// of the pipeline, "far" the other one. Folded, every stage is one of the first half of twice as
+/// many, and what leaves the middle comes back: all micro-batches pass either chunk.
+class DualPipeWriter {
+ public:
+  DualPipeWriter(int pp, int stage, int micro_batches, bool folded)
+      : half_stages_(folded ? pp : pp / 2),
+        distance_(folded ? stage : std::min(stage, pp - 1 - stage)),
+        near_(stage < half_stages_ ? 0 : 1),
+        first_far_(folded ? 0 : micro_batches - micro_batches / 2),
+        batches_{folded ? micro_batches : first_far_, folded ? micro_batches : micro_batches / 2} {
+    order_.reserve(3 * static_cast<std::size_t>(batches_[0] + batches_[1]));
+    write();
+  }
+
+  StageOrder take() { return std::move(order_); }
+
+ private:
+  void write() {
     const int inward = half_stages_ - distance_ - 1, outward = distance_ + 1;
     const int near = near_, far = 1 - near_;
     for (int i = 0; i < 2 * inward; ++i) forward(near);
@@ -96,7 +150,7 @@ class DualPipeWriter {
       weight_gradient();
       forward(far);
     }
-    const int steady = batches_[0] - pp + outward;
+    const int steady = batches_[0] - 2 * half_stages_ + outward;
     for (int i = 0; i < steady; ++i) {
       // The middle stages start with both passes one after the other: it shortens the bubble.
       if (i == 0 && inward == 0) {
@@ -130,7 +184,7 @@ class DualPipeWriter {
     const auto d = static_cast<std::size_t>(direction);
     const int k = counts[d]++;
     // An odd number of micro-batches: the second direction has one less, its last slot stays empty.
-    return {direction, k < batches_[d] ? k + (direction == 0 ? 0 : batches_[0]) : -1};
+    return {direction, k < batches_[d] ? k + (direction == 0 ? 0 : first_far_) : -1};
   }
   void push(Pass pass, ChunkBatch at) {
     if (at.micro_batch >= 0) order_.push_back({pass, at, at});
@@ -155,6 +209,7 @@ class DualPipeWriter {
   }
 
   int half_stages_, distance_, near_;
+  int first_far_;  ///< micro-batch of the second direction
   std::array<int, 2> batches_;
   std::array<int, 2> forwards_{}, backwards_{};
   std::vector<ChunkBatch> deferred_;
@@ -176,11 +231,39 @@ StageOrder stage_order(Schedule schedule, int pp, int vpp, int stage, int micro_
     case Schedule::zero_bubble:
       // Without other stages there are no gaps to fill.
       if (pp == 1) return one_f_one_b_order(pp, stage, micro_batches);
-      return zero_bubble_order(pp, stage, micro_batches);
+      return zero_bubble_order(pp, stage, micro_batches, 1);
+    case Schedule::zero_bubble_2p:
+      if (pp == 1) return one_f_one_b_order(pp, stage, micro_batches);
+      return zero_bubble_order(pp, stage, micro_batches, 2);
+    case Schedule::zero_bubble_v:
+      if (pp == 1) return one_f_one_b_order(pp, stage, micro_batches);
+      return ThereAndBackWriter(pp, stage, micro_batches).take();
     case Schedule::dualpipe:
-      return DualPipeWriter(pp, stage, micro_batches).take();
+      return DualPipeWriter(pp, stage, micro_batches, false).take();
+    case Schedule::dualpipe_v:
+      if (pp == 1) return one_f_one_b_order(pp, stage, micro_batches);
+      return DualPipeWriter(pp, stage, micro_batches, true).take();
   }
   return {};
+}
+
+ChunkNeighbour chunk_after(Schedule schedule, int pp, int chunks, int stage, int chunk) {
+  const ScheduleTraits& traits = traits_of(schedule);
+  const bool turned = chunk == 1 && (traits.two_directions || traits.v_shape);
+  if (turned) return {stage - 1, chunk, false, stage > 0, false};
+  if (stage + 1 < pp) return {stage + 1, chunk, true, true, false};
+  if (traits.v_shape && chunks > 1) return {stage, 1, true, true, true};
+  return {0, chunk + 1, true, !traits.two_directions && chunk + 1 < chunks, false};
+}
+
+ChunkNeighbour chunk_before(Schedule schedule, int pp, int stage, int chunk) {
+  const ScheduleTraits& traits = traits_of(schedule);
+  if (chunk == 1 && (traits.two_directions || traits.v_shape)) {
+    if (stage + 1 < pp) return {stage + 1, chunk, true, true, false};
+    return {stage, 0, true, traits.v_shape, traits.v_shape};
+  }
+  if (stage > 0) return {stage - 1, chunk, false, true, false};
+  return {pp - 1, chunk - 1, false, !traits.two_directions && chunk > 0, false};
 }
 
 }  // namespace scalemodel

@@ -24,7 +24,7 @@ class PassRecorder {
     const auto what = static_cast<std::int32_t>(kPassTimes * at(chunk) + time) + Lasting::kOthers;
     return push({from, from, term({what, times})});
   }
-  Time hop(Time from) { return push({from, from, term({Lasting::kHop, 1})}); }
+  Time hop(Time from, double times = 1) { return push({from, from, term({Lasting::kHop, times})}); }
   Time early(Time from) { return push({from, from, term({Lasting::kEarly, -1})}); }
 
   /// As few steps as say the same: what the end does not depend on left out, and terms added to the

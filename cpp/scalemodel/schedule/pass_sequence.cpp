@@ -46,11 +46,6 @@ class Sequencer {
   }
 
  private:
-  struct Neighbour {
-    int stage = 0, chunk = 0;
-    bool next = true, exists = false;
-  };
-
   void find_classes() {
     for (const StageClass& chunk : shape_.chunks) {
       const auto alike = [&](const StageClass& c) {
@@ -63,7 +58,6 @@ class Sequencer {
     }
   }
 
-  bool two_directions() const { return traits_of(shape_.schedule).two_directions; }
   int chunk(int stage, int index) const { return stage * chunks_per_stage_ + index; }
   int class_of(int stage, int index) const { return class_of_[at(chunk(stage, index))]; }
   /// Number of what a chunk receives of a micro-batch: its input, then the gradient of its output.
@@ -74,16 +68,11 @@ class Sequencer {
     return static_cast<int>(arrived_.size() / 2) + input(stage, b);
   }
 
-  /// Where the output of a chunk goes, and where its input comes from.
-  Neighbour after(int s, int index) const {
-    if (two_directions() && index == 1) return {s - 1, index, false, s > 0};
-    if (s + 1 < shape_.pp) return {s + 1, index, true, true};
-    return {0, index + 1, true, !two_directions() && index + 1 < chunks_per_stage_};
+  ChunkNeighbour after(int s, int index) const {
+    return chunk_after(shape_.schedule, shape_.pp, chunks_per_stage_, s, index);
   }
-  Neighbour before(int s, int index) const {
-    if (two_directions() && index == 1) return {s + 1, index, true, s + 1 < shape_.pp};
-    if (s > 0) return {s - 1, index, false, true};
-    return {shape_.pp - 1, index - 1, false, !two_directions() && index > 0};
+  ChunkNeighbour before(int s, int index) const {
+    return chunk_before(shape_.schedule, shape_.pp, s, index);
   }
 
   bool is_ready(const Turn& turn) const {
@@ -124,12 +113,13 @@ class Sequencer {
 
   void set_forward(Turn& turn, ChunkBatch b) const {
     turn.ahead = class_of(turn.stage, b.chunk);
-    if (before(turn.stage, b.chunk).exists) {
+    const ChunkNeighbour from = before(turn.stage, b.chunk);
+    if (from.exists) {
       turn.awaited_output = input(turn.stage, b);
-      turn.receives = true;
+      turn.receives = !from.stays;
     }
-    const Neighbour to = after(turn.stage, b.chunk);
-    turn.turns = !to.exists;
+    const ChunkNeighbour to = after(turn.stage, b.chunk);
+    turn.output_stays = !to.exists || to.stays;
     turn.output_to_next = to.next;
     turn.output =
         to.exists ? input(to.stage, {to.chunk, b.micro_batch}) : output_gradient(turn.stage, b);
@@ -137,9 +127,11 @@ class Sequencer {
 
   void set_backward(Turn& turn, ChunkBatch b) const {
     turn.awaited_gradient = output_gradient(turn.stage, b);
-    turn.receives = turn.receives || after(turn.stage, b.chunk).exists;
-    const Neighbour to = before(turn.stage, b.chunk);
+    const ChunkNeighbour from = after(turn.stage, b.chunk);
+    turn.receives = turn.receives || (from.exists && !from.stays);
+    const ChunkNeighbour to = before(turn.stage, b.chunk);
     if (!to.exists) return;
+    turn.gradient_stays = to.stays;
     turn.gradient_to_next = to.next;
     turn.gradient = output_gradient(to.stage, {to.chunk, b.micro_batch});
   }

@@ -19,7 +19,8 @@ struct Turn {
   int awaited_output = kNone, awaited_gradient = kNone;
   int output = kNone, gradient = kNone;                 ///< what it hands on
   bool output_to_next = true, gradient_to_next = true;  ///< or to the stage before
-  bool turns = false;          ///< its output is the model's: the gradient needs no transfer
+  /// Its output is the model's, or wanted on the same stage, or its gradient is: nothing is sent.
+  bool output_stays = false, gradient_stays = false;
   bool receives = false;       ///< something comes from another stage
   int gather = kNone;          ///< of a chunk's first pass: which of the stage's chunks that is
   bool last_gradient = false;  ///< the chunk's gradients of weights are complete

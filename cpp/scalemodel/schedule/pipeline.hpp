@@ -20,13 +20,18 @@ constexpr bool transfers_serial(const OverlapPolicy& stack, Schedule schedule, i
   return stack.serial_p2p && pp > 2 && !transfers_overlap(stack, schedule);
 }
 
-/// Passes each way that the first stage of a DualPipe pipeline runs alone, to fill and drain it.
-constexpr double unpaired_passes(int pp) { return 1.5 * pp - (pp > 2 ? 1 : 0); }
+/// Passes each way that the first stage of a DualPipe pipeline runs alone, to fill and drain it, in
+/// units of what a micro-batch passes of the stage: one of its two chunks or, folded to a V, both.
+constexpr double unpaired_passes(Schedule schedule, int pp) {
+  const bool folded = traits_of(schedule).v_shape;
+  const int stages = folded ? 2 * pp : pp;
+  return (1.5 * stages - (stages > 2 ? 1 : 0)) / (folded ? 2 : 1);
+}
 
 /// Micro-batches whose activations stage `index` holds at its peak, in units of all its layers.
 /// 1F1B: min(p - i, m). Interleaved: (2 (p-i-1) + (v-1) p + 1)/v (Megatron's warm-up). Zero-bubble
-/// H1: p, because stage i puts i weight gradients off. DualPipe: p + 1, over half of what the stage
-/// holds.
+/// H1: p, because stage i puts i weight gradients off; H2: 2 p - 1. ZB-V: p, because 2 p of its
+/// chunks. DualPipe: p + 1, over half of what the stage holds; DualPipeV: 2 p + 1 of its chunks.
 constexpr double in_flight(Schedule schedule, int pp, int vpp, int index, double micro_batches) {
   double held = micro_batches;
   switch (schedule) {
@@ -44,15 +49,25 @@ constexpr double in_flight(Schedule schedule, int pp, int vpp, int index, double
     case Schedule::dualpipe:
       held = 0.5 * (pp + 1);
       break;
+    case Schedule::zero_bubble_2p:
+      held = 2.0 * pp - 1;
+      break;
+    case Schedule::zero_bubble_v:
+      held = pp;
+      break;
+    case Schedule::dualpipe_v:
+      held = pp + 0.5;
+      break;
   }
   return held < micro_batches ? held : micro_batches;
 }
 
-/// The same of the head, on the last stage: what it saves for its backward pass and, `logits`, what
-/// it saves only until it has passed the gradient on. GPipe runs all forward passes first.
+/// The same of the head, on the last stage or, of layers that go there and back, on the first: what
+/// it saves for its backward pass and, `logits`, what it saves only until it has passed the
+/// gradient on. GPipe runs all forward passes first.
 constexpr double head_in_flight(Schedule schedule, int pp, double micro_batches, bool logits) {
   const ScheduleTraits traits = traits_of(schedule);
-  const bool defers = traits.splits_backward && !traits.two_directions;
+  const bool defers = traits.splits_backward && !traits.two_directions && !traits.v_shape;
   const bool piles = traits.piles_up || (defers && !logits);
   return piles ? in_flight(schedule, pp, 1, pp - 1, micro_batches) : 1;
 }

@@ -34,7 +34,7 @@ inline std::span<const PassTime> kernels_of(Pass pass) {
 
 /// When the passes of a sequence end. Nothing but sums and maxima of times, so that a step lasts as
 /// long as the longest of its paths. A clock has a type of times, `start()`, `later(a, b)` and what
-/// is later than a time by a share of a chunk's pass, by a hop or, `early`, before it.
+/// is later than a time by a share of a chunk's pass, by hops or, `early`, before it.
 template <class Clock>
 class PipelineRun {
  public:
@@ -48,7 +48,9 @@ class PipelineRun {
         stages_(sequence.gather_order.size()),
         arrivals_(new Time[sequence.travelling]) {}
 
-  /// The end of the last pass and of the traffic.
+  /// The end of the last pass and of the traffic. Where stages flow on from step to step, how long
+  /// the stage that takes longest takes: the next step reaches a stage as much later than the first
+  /// stage as this one did.
   Time end() {
     for (std::size_t s = 0; s < stages_.size(); ++s) prepare(stages_[s], s);
     for (const Turn& turn : sequence_.turns) run(turn);
@@ -57,6 +59,7 @@ class PipelineRun {
       Time end = stages_[s].free;
       if (sends_) end = clock_.later(end, stages_[s].traffic);
       if (blocks_) end = after_all(sequence_.held[s], end, kReductionAfter);
+      if (traits_of(sequence_.shape.schedule).flows_on) end = since_first_input(s, end);
       last = clock_.later(last, end);
     }
     return last;
@@ -85,6 +88,14 @@ class PipelineRun {
     if (blocks_) {
       stage.free = after_all(sequence_.gather_order[s], stage.free, kGatheringBefore);
     }
+  }
+
+  /// Without what passes until the first micro-batch reaches a stage of one chunk.
+  Time since_first_input(std::size_t s, Time node) {
+    for (std::size_t before = 0; before < s; ++before) {
+      node = clock_.add(node, sequence_.held[before].front(), kForward, -1);
+    }
+    return s > 0 ? clock_.hop(node, -static_cast<double>(s)) : node;
   }
 
   /// After a time of every one of these chunks.
@@ -163,10 +174,12 @@ class PipelineRun {
     const bool early = turn.pass == Pass::pair && !sequence_.shape.transfers_block;
     const Time ready = early ? clock_.early(done) : done;
     if (turn.output != Turn::kNone) {
-      arrivals_[at(turn.output)] = turn.turns ? done : transfer(stage, turn.output_to_next, ready);
+      arrivals_[at(turn.output)] =
+          turn.output_stays ? done : transfer(stage, turn.output_to_next, ready);
     }
     if (turn.gradient != Turn::kNone) {
-      arrivals_[at(turn.gradient)] = transfer(stage, turn.gradient_to_next, ready);
+      arrivals_[at(turn.gradient)] =
+          turn.gradient_stays ? done : transfer(stage, turn.gradient_to_next, ready);
     }
   }
 

@@ -20,7 +20,8 @@ void add_pass(PipelinePath& path, const StageClass& chunk, PassTime pass) {
 
 StagePaths::StagePaths(const PipelineShape& shape) {
   // Where passes run in pairs, some of them run alone: which do is not known without a run.
-  if (traits_of(shape.schedule).two_directions) return;
+  const ScheduleTraits& traits = traits_of(shape.schedule);
+  if (traits.pairs) return;
   const std::size_t per_stage = shape.chunks.size() / at(shape.pp);
   PipelinePath way;
   for (int s = 0; s < shape.pp; ++s) {
@@ -31,14 +32,16 @@ StagePaths::StagePaths(const PipelineShape& shape) {
         add_pass(one, chunk, pass);
       }
     }
+    // Where layers go there and back, neither the first nor the last stage sends what it turns.
+    const double stay = traits.v_shape ? 2 : 1;
     const double sends =
-        2.0 * static_cast<double>(per_stage) - (s == 0 ? 1 : 0) - (s + 1 == shape.pp ? 1 : 0);
+        2.0 * static_cast<double>(per_stage) - (s == 0 ? stay : 0) - (s + 1 == shape.pp ? stay : 0);
     one.hops = shape.transfers_block ? (shape.transfers_serial ? 2 : 1) * sends : 0;
-    add(way, one);
+    add(traits.flows_on ? PipelinePath{} : way, one);
     add_pass(way, chunks.front(), kForward);
     way.hops += 1;
     // Deferred gradients of weights end after the way back.
-    if (traits_of(shape.schedule).splits_backward) continue;
+    if (traits.splits_backward) continue;
     // What blocks its sender counts as a hop of that stage.
     add_pass(way, chunks.front(), kInputGradient);
     add_pass(way, chunks.front(), kWeightGradient);

@@ -50,11 +50,15 @@ std::vector<StageClass> chunks_in_order(const Model& model, int count, bool ends
 
 }  // namespace
 
-StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored,
+StageLayout make_stage_layout(const Model& model, int pp, int vpp, ChunkPlacement placement,
                               bool ends_as_layers) {
+  const bool mirrored = placement == ChunkPlacement::both_ways;
   const std::vector<StageClass> chunks = chunks_in_order(model, pp * vpp, ends_as_layers);
   std::vector<StageClass> stages(static_cast<std::size_t>(pp));
-  for (std::size_t c = 0; c < chunks.size(); ++c) add(stages[c % stages.size()], chunks[c]);
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const bool back = placement == ChunkPlacement::there_and_back && c >= stages.size();
+    add(stages[back ? chunks.size() - 1 - c : c % stages.size()], chunks[c]);
+  }
   if (mirrored) {
     const std::vector<StageClass> one_way = stages;
     for (std::size_t i = 0; i < stages.size(); ++i) add(stages[i], one_way[stages.size() - 1 - i]);
@@ -63,6 +67,7 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
   layout.pp = pp;
   layout.vpp = vpp;
   layout.mirrored = mirrored;
+  layout.one_way = placement == ChunkPlacement::rounds;
   for (int i = 0; i < pp; ++i) {
     const StageClass& stage = stages[static_cast<std::size_t>(i)];
     const auto found = std::ranges::find_if(layout.classes, [&](const StageClass& c) {
@@ -79,17 +84,19 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
   return layout;
 }
 
-std::vector<StageClass> make_chunks(const Model& model, int pp, int vpp, bool mirrored,
+std::vector<StageClass> make_chunks(const Model& model, int pp, int vpp, ChunkPlacement placement,
                                     bool ends_as_layers) {
   const std::vector<StageClass> in_order = chunks_in_order(model, pp * vpp, ends_as_layers);
   std::vector<StageClass> chunks;
   const auto stages = static_cast<std::size_t>(pp);
+  const bool mirrored = placement == ChunkPlacement::both_ways;
   const std::size_t per_stage = mirrored ? 2 : static_cast<std::size_t>(vpp);
   for (std::size_t stage = 0; stage < stages; ++stage) {
     int layers = 0;
     for (std::size_t i = 0; i < per_stage; ++i) {
-      const bool turned = mirrored && i == 1;
-      chunks.push_back(in_order[turned ? stages - 1 - stage : i * stages + stage]);
+      const bool turned = placement != ChunkPlacement::rounds && i == 1;
+      const std::size_t from_end = in_order.size() - 1 - stage;
+      chunks.push_back(in_order[turned ? from_end : i * stages + stage]);
       chunks.back().first_index = static_cast<int>(stage);
       chunks.back().count = 1;
       layers += chunks.back().total_layers();

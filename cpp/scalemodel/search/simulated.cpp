@@ -34,7 +34,7 @@ std::vector<Simulated> simulate_best(Tables& tables, std::span<const Strategy> s
         passes_of(strategy, resolve_degrees(strategy, tables.cluster(), tables.task()));
     if (passes > std::min(kMaxPassesOfOne, left)) continue;
     left -= passes;
-    answer.step_time = step_timeline(tables, strategy, {}).step_time;
+    answer.step_time = step_timeline(tables, strategy, {}).period;
     agree = agree && std::abs(answer.step_time / closed.step_time - 1) <= kAgreement;
     simulated_scores.back() =
         objective.score(at_step_time(tables, strategy, closed, answer.step_time));

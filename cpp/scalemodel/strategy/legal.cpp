@@ -38,15 +38,17 @@ Reason feed_forward_violation(const Degrees& d, const Model& model) {
 }
 
 Reason pipeline_violation(const Strategy& strategy, const Degrees& d, const Model& model) {
-  if (d.vpp > 1 && d.pp == 1) return Reason::vpp_without_pp;
+  if (strategy.vpp > 1 && d.pp == 1) return Reason::vpp_without_pp;
   // Embedding and head may be chunks of their own.
   const long long chunks = static_cast<long long>(d.pp) * d.vpp;
   if (d.pp > model.layers() || chunks > model.layers() + 2LL) return Reason::pp_layers;
   const ScheduleTraits traits = traits_of(strategy.schedule);
-  if (d.vpp > 1 ? !traits.allows_chunks : traits.needs_chunks) return Reason::vpp_schedule;
+  if (strategy.vpp > 1 ? !traits.allows_chunks : traits.needs_chunks) return Reason::vpp_schedule;
   if (traits.two_directions && (d.pp % 2 != 0 || d.micro_batches < 2 * d.pp)) {
     return Reason::dualpipe_stages;
   }
+  if (traits.v_shape && traits.pairs && d.micro_batches < 2 * d.pp)
+    return Reason::dualpipe_v_batches;
   return Reason::ok;
 }
 
@@ -58,7 +60,7 @@ Degrees resolve_degrees(const Strategy& s, const Cluster& cluster, const Task& t
   d.cp = s.cp;
   d.pp = s.pp;
   d.ep = s.ep;
-  d.vpp = s.vpp;
+  d.vpp = virtual_stages(s.schedule, s.pp, s.vpp);
   d.micro_batch = s.micro_batch;
   const long long model_ranks = static_cast<long long>(s.tp) * s.cp * s.pp;
   d.dp = s.dp > 0 ? static_cast<int>(s.dp)

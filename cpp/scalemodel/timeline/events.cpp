@@ -267,7 +267,8 @@ class PathWriter {
   /// From the end of a pass to the arrival of what it sent.
   void send(const PassEvent& pass, bool gradient) {
     const ChunkBatch what = gradient ? pass.slot.backward_at() : pass.slot.at;
-    const bool turned = traits_of(t_.costs.schedule).two_directions && what.chunk == 1;
+    const ScheduleTraits& traits = traits_of(t_.costs.schedule);
+    const bool turned = (traits.two_directions || traits.v_shape) && what.chunk == 1;
     step(pass.stage, gradient != turned ? Stream::send_previous : Stream::send_next,
          gradient ? Activity::send_gradients : Activity::send_activations, what, pass.end);
   }

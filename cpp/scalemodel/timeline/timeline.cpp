@@ -125,12 +125,6 @@ struct Arrival {
   std::int32_t producer = -1;
 };
 
-struct Neighbour {
-  int stage = 0, chunk = 0;
-  bool next = true;  ///< reached over the channel to the next stage
-  bool exists = false;
-};
-
 class Simulation {
  public:
   Simulation(const StepCosts& costs, const TimelineOptions& options,
@@ -175,6 +169,7 @@ class Simulation {
       result_.overhead = max(result_.overhead, result_.update + r.optimizer_transfer + r.optimizer);
     }
     result_.step_time = result_.overhead + c_.overhead;
+    result_.period = traits_of(c_.schedule).flows_on ? longest_of_stage() : result_.step_time;
     return std::move(result_);
   }
 
@@ -190,6 +185,20 @@ class Simulation {
 
  private:
   static constexpr std::size_t kTouched = 4096;  ///< passes between two polls
+
+  /// What the stage that takes longest takes for a step, if none waits for the others at its end:
+  /// the first micro-batch reaches it only after its passes on the stages before.
+  Seconds longest_of_stage() const {
+    Seconds longest, reached;
+    for (int s = 0; s < c_.stages; ++s) {
+      const StageResources& r = c_.resources[at(s)];
+      longest =
+          max(longest, result_.stage_end[at(s)] - reached + r.optimizer_transfer + r.optimizer);
+      const PassEvent& first = result_.passes[at(result_.first_pass[at(s)])];
+      reached += first.end - first.start - first.stall + c_.hop;
+    }
+    return longest + c_.overhead;
+  }
 
   int buckets(const Traffic& traffic) const {
     return std::max(1, traffic.buckets) * options_.slices;
@@ -231,23 +240,11 @@ class Simulation {
     return at(stage * c_.chunks_per_stage + b.chunk) * at(c_.micro_batches) + at(b.micro_batch);
   }
 
-  bool two_directions() const { return traits_of(c_.schedule).two_directions; }
-  /// The chunk after `chunk` of stage `s` in the direction of the forward pass.
-  Neighbour after(int s, int chunk) const {
-    if (two_directions() && chunk == 1) {
-      return {s - 1, chunk, false, s > 0};
-    }
-    if (s + 1 < c_.stages) return {s + 1, chunk, true, true};
-    const bool wraps = !two_directions() && chunk + 1 < c_.chunks_per_stage;
-    return {0, chunk + 1, true, wraps};
+  ChunkNeighbour after(int s, int chunk) const {
+    return chunk_after(c_.schedule, c_.stages, c_.chunks_per_stage, s, chunk);
   }
-  Neighbour before(int s, int chunk) const {
-    if (two_directions() && chunk == 1) {
-      return {s + 1, chunk, true, s + 1 < c_.stages};
-    }
-    if (s > 0) return {s - 1, chunk, false, true};
-    const bool wraps = !two_directions() && chunk > 0;
-    return {c_.stages - 1, chunk - 1, false, wraps};
+  ChunkNeighbour before(int s, int chunk) const {
+    return chunk_before(c_.schedule, c_.stages, s, chunk);
   }
 
   /// Whether all inputs have arrived; moves the start of the pass to the last of them.
@@ -303,8 +300,9 @@ class Simulation {
 
   /// Whether a pass works on something that another stage sent.
   bool receives(int s, const PassSlot& slot) const {
-    return (runs_forward(slot.pass) && before(s, slot.at.chunk).exists) ||
-           (makes_input_gradient(slot.pass) && after(s, slot.backward_at().chunk).exists);
+    const auto sends = [](const ChunkNeighbour& from) { return from.exists && !from.stays; };
+    return (runs_forward(slot.pass) && sends(before(s, slot.at.chunk))) ||
+           (makes_input_gradient(slot.pass) && sends(after(s, slot.backward_at().chunk)));
   }
 
   /// Sum of what the slot runs.
@@ -412,29 +410,29 @@ class Simulation {
       ready = ready - c_.chunk(s, slot.backward.chunk).last_layer;
     }
     if (runs_forward(slot.pass)) {
-      const Neighbour next = after(s, slot.at.chunk);
+      const ChunkNeighbour next = after(s, slot.at.chunk);
       // Behind the last chunk stands the loss: its gradient is there at once.
       if (!next.exists) {
         gradient_inputs_[input(s, slot.at)] = {pass.end, index};
       } else {
         const ChunkBatch there{next.chunk, slot.at.micro_batch};
-        forward_inputs_[input(next.stage, there)] = {transfer(s, next, slot.at, false, ready),
-                                                     index};
+        forward_inputs_[input(next.stage, there)] = {
+            next.stays ? pass.end : transfer(s, next, slot.at, false, ready), index};
       }
     }
     if (makes_input_gradient(slot.pass)) {
       const ChunkBatch back = slot.backward_at();
-      const Neighbour previous = before(s, back.chunk);
+      const ChunkNeighbour previous = before(s, back.chunk);
       if (previous.exists) {
         const ChunkBatch there{previous.chunk, back.micro_batch};
-        gradient_inputs_[input(previous.stage, there)] = {transfer(s, previous, back, true, ready),
-                                                          index};
+        gradient_inputs_[input(previous.stage, there)] = {
+            previous.stays ? pass.end : transfer(s, previous, back, true, ready), index};
       }
     }
   }
 
   /// Returns when it has arrived. Transfers of one channel follow each other.
-  Seconds transfer(int s, const Neighbour& to, ChunkBatch what, bool gradient, Seconds ready) {
+  Seconds transfer(int s, const ChunkNeighbour& to, ChunkBatch what, bool gradient, Seconds ready) {
     StageState& stage = stages_[at(s)];
     Seconds& channel = to.next ? stage.next_channel_free : stage.previous_channel_free;
     const Seconds start = max(ready, channel);

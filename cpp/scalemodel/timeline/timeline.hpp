@@ -95,6 +95,9 @@ struct Timeline {
   Seconds update;                  ///< all stages done: the optimizer starts
   Seconds overhead;                ///< all updates done: the fixed end of a step starts
   Seconds step_time;
+  /// From the start of a step to that of the next one: less than a step where no stage waits for
+  /// the others at its end, and else the same.
+  Seconds period;
 };
 
 /// Most passes a timeline may hold.

@@ -59,6 +59,11 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "interleaved1f1b": ("interleaved",),
     "zb": ("zero_bubble",),
     "zbh1": ("zero_bubble",),
+    "zb1p": ("zero_bubble",),
+    "zbh2": ("zero_bubble_2p",),
+    "zb2p": ("zero_bubble_2p",),
+    "zbv": ("zero_bubble_v",),
+    "zbvzerobubble": ("zero_bubble_v",),
     # optimizers
     "adamw": ("adam",),
     "fusedadam": ("adam",),

@@ -192,6 +192,7 @@ _KNOBS_OF_REASON: dict[str, tuple[str, ...]] = {
     "vpp_without_pp": ("vpp", "pp"),
     "vpp_schedule": ("schedule", "vpp"),
     "dualpipe_stages": ("schedule", "pp", "micro_batch"),
+    "dualpipe_v_batches": ("schedule", "pp", "micro_batch"),
     "cp_sequence": ("cp",),
     "cp_heads": ("cp", "tp", "context"),
     "sp_sequence": ("tp", "cp", "sequence_parallel"),

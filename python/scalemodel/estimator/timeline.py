@@ -88,6 +88,15 @@ class Timeline:
         """One optimizer step, from its first event to the end of its last."""
         return float(self.core.step_time_s)
 
+    @property
+    def period_s(self) -> float:
+        """From the start of a step to that of the next: what the estimate calls its step time.
+
+        Less than `step_time_s` under ``schedule="zero_bubble_2p"``, whose stages start their next
+        step without waiting for each other (arXiv 2401.10241, section 4); else the same.
+        """
+        return float(self.core.period_s)
+
     @cached_property
     def events(self) -> pd.DataFrame:
         """Every event by rank and stream, then in time.

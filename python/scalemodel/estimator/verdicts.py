@@ -52,12 +52,17 @@ TEMPLATES: dict[str, Template] = {
     ),
     "vpp_schedule": Template(
         "schedule={schedule} does not run with vpp={vpp}.",
-        "1f1b takes any vpp, interleaved needs vpp of 2 or more; gpipe, zero_bubble and dualpipe "
-        "need vpp=1.",
+        "1f1b takes any vpp, interleaved needs vpp of 2 or more; the others need vpp=1: of them "
+        "zero_bubble_v and dualpipe_v hold two chunks on each stage by themselves.",
     ),
     "dualpipe_stages": Template(
         "dualpipe with pp={pp} and {micro_batches} micro-batches per replica cannot run.",
         "It feeds the pipeline from both ends: pp even and at least 2*pp = {two_pp} micro-batches.",
+    ),
+    "dualpipe_v_batches": Template(
+        "dualpipe_v with pp={pp} and {micro_batches} micro-batches per replica cannot run.",
+        "It pairs the micro-batches on their way there with those on their way back: at least "
+        "2*pp = {two_pp} micro-batches.",
     ),
     "cp_sequence": Template(
         "cp={cp} cannot split a sequence of {sequence} tokens.",

@@ -100,6 +100,7 @@ _REASONS = {
     "vpp_without_pp": "interleaving (vpp) needs a pipeline (pp)",
     "vpp_schedule": "this schedule has no interleaved form, or needs vpp of 2 or more",
     "dualpipe_stages": "DualPipe needs an even pp and at least twice as many micro-batches",
+    "dualpipe_v_batches": "DualPipeV needs at least twice as many micro-batches as stages",
     "cp_sequence": "cp does not divide the sequence",
     "cp_heads": "all-to-all context parallelism: tp · cp does not divide the heads",
     "sp_sequence": "sequence parallelism: tp does not divide the tokens of a rank",

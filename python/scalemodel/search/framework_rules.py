@@ -34,6 +34,8 @@ _SCHEDULES: Final = "NVIDIA/Megatron-LM, megatron/core/pipeline_parallel/schedul
 _TITAN: Final = "pytorch/torchtitan, torchtitan/distributed/parallel_dims.py"
 _TITAN_TRAINER: Final = "pytorch/torchtitan, torchtitan/trainer.py"
 _PIPELINING: Final = "pytorch/pytorch, torch/distributed/pipelining/schedules.py"
+#: Schedules that hold two chunks on each stage by themselves.
+THERE_AND_BACK: Final = ("zero_bubble_v", "dualpipe_v")
 _DEEPSPEED: Final = "deepspeedai/DeepSpeed, deepspeed/runtime/"
 _ACCELERATE: Final = "huggingface/accelerate, src/accelerate/parallelism_config.py"
 
@@ -251,11 +253,15 @@ def _on(case: Case, name: str) -> bool:
 # ----------------------------------------------------------------------------------- torchtitan
 def _bad_rounds(case: Case) -> bool:
     plan, passes = case.strategy, case.micro_batches
-    if plan.pp == 1:
+    if plan.pp == 1 or plan.schedule in THERE_AND_BACK:
         return False
     if plan.vpp == 1:
         return bool(passes < plan.pp)
     return bool(passes % max(1, int(passes) // plan.pp) != 0)
+
+
+def _chunks(case: Case) -> int:
+    return 2 if case.strategy.schedule in THERE_AND_BACK else int(case.strategy.vpp)
 
 
 def _bad_expert_mesh(case: Case) -> bool:
@@ -329,7 +335,18 @@ _TORCHTITAN: Final = (
         "every pipeline chunk must hold a layer",
         "pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py",
         lambda case: (
-            case.strategy.pp > 1 and case.strategy.pp * case.strategy.vpp > int(case.shape.layers)
+            case.strategy.pp > 1 and case.strategy.pp * _chunks(case) > int(case.shape.layers)
+        ),
+    ),
+    Rule(
+        "split_backward",
+        "ZBVZeroBubble and DualPipeV split the backward pass, which torch.compile of the model "
+        "does not allow",
+        f"{_PIPELINING}: _check_torch_compile_compatibility",
+        lambda case: (
+            case.strategy.pp > 1
+            and case.strategy.schedule in THERE_AND_BACK
+            and all(getattr(case.stack, name) for name in COMPILED)
         ),
     ),
     Rule(

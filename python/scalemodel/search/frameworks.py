@@ -50,7 +50,7 @@ _NARROWED: Final[dict[str, dict[str, tuple[object, ...]]]] = {
     "nemo": {**_MEGATRON_KNOBS, "sharding": ("ddp", "zero1"), "placement": ("tp-cp-dp-pp",)},
     "torchtitan": {
         **_TORCH_KNOBS,
-        "schedule": ("1f1b", "interleaved", "gpipe"),
+        "schedule": ("1f1b", "interleaved", "gpipe", "zero_bubble_v", "dualpipe_v"),
         "sharding": ("ddp", "zero2", "zero3", "hsdp"),
         "context": ("all_gather",),
         "sequence_parallel": (True,),

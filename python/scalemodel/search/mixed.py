@@ -29,6 +29,8 @@ OBJECTIVES = ("step_time_s", "energy_j", "cost_usd")
 
 #: What is tried where no space is given: every degree, but one kind of everything else. Searching
 #: for layers takes seconds where stages are many.
+#: Schedules of whole stages that end a step together.
+_WHOLE_STAGES = ("gpipe", "1f1b", "zero_bubble")
 _USUAL = Space(
     cp=1,
     vpp=1,
@@ -195,7 +197,7 @@ def _arrangements(
 def _holds(cluster: MixedCluster, strategy: _core.Strategy) -> bool:
     """Whether every part holds whole stages or replicas of a strategy."""
     if cluster.placement == "stages" and (
-        strategy.vpp > 1 or strategy.schedule == "dualpipe" or strategy.pp == 1
+        strategy.vpp > 1 or strategy.schedule not in _WHOLE_STAGES or strategy.pp == 1
     ):
         return False
     shares = [share_of(cluster, part, strategy) for part in cluster.parts]

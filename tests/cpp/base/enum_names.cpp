@@ -34,12 +34,12 @@ void check_names(E last) {
 
 TEST_CASE("every enumeration survives the round trip through its names") {
   check_names(Precision::fp4);
-  check_names(Reason::offload);
+  check_names(Reason::dualpipe_v_batches);
   check_names(Collective::all_to_all);
   check_names(AttentionKernel::flash_triton);
   check_names(Position::none);
   check_names(Norm::nonparametric);
-  check_names(Schedule::dualpipe);
+  check_names(Schedule::dualpipe_v);
   check_names(Sharding::hsdp);
   check_names(Recompute::full);
   check_names(ContextParallel::all_gather);

@@ -233,6 +233,17 @@ TEST_CASE(
   // Layers fall evenly on two chunks a stage: 1 + (p - 1)/(p v) times 1F1B.
   const Estimate interleaved = with(Schedule::interleaved, 2);
   CHECK(about_equal(interleaved.memory_activations, (1 + 7.0 / 16) * plain.memory_activations));
+  // ZB-2p: nearly twice as many as zero-bubble; ZB-V: as many, but for the head of its first stage.
+  const Estimate twice = with(Schedule::zero_bubble_2p), there = with(Schedule::zero_bubble_v);
+  CHECK(twice.memory_activations / zero.memory_activations == testing::Approx(15.0 / 8));
+  CHECK(there.memory_activations < 1.02 * plain.memory_activations);
+  CHECK(there.memory_activations > 0.98 * plain.memory_activations);
+  CHECK(there.fullest_stage == 0);
+  // DualPipeV: half a stage more, without a second copy of the parameters.
+  const Estimate folded = with(Schedule::dualpipe_v);
+  CHECK(folded.memory_weights < 1.3 * plain.memory_weights);
+  CHECK(folded.memory_activations / there.memory_activations ==
+        testing::Approx(8.5 / 8).epsilon(0.02));
   // DualPipe: two copies of the parameters; p + 1 micro-batches over a stage's worth of layers.
   CHECK(dual.memory_weights > 1.9 * plain.memory_weights);
   CHECK(dual.memory_activations > plain.memory_activations);

@@ -75,7 +75,10 @@ TEST_CASE("a faster part never makes a step slower, nor changes its memory") {
       CAPTURE(name_of(s.recompute));
       CAPTURE(slow.step_time.base());
       CAPTURE(quick.step_time.base());
-      CHECK(at_most(quick.step_time, slow.step_time));
+      // Of layers of several kinds that go there and back, what hides under a chunk is told to a
+      // few millionths of a step.
+      const double rounding = traits_of(s.schedule).v_shape ? 1 + 1e-5 : 1;
+      CHECK(at_most(quick.step_time, rounding * slow.step_time));
       CHECK(quick.memory == slow.memory);
     }
   }

@@ -10,7 +10,8 @@ namespace {
 
 using testing::Approx;
 
-/// Chunks of these layers in the order a micro-batch passes them, without ends.
+/// Chunks of these layers in the order a micro-batch passes them, without ends, on stages as the
+/// schedule places them.
 PipelineShape shape_of(Schedule schedule, int pp, const std::vector<int>& in_order) {
   PipelineShape shape;
   shape.schedule = schedule;
@@ -20,7 +21,9 @@ PipelineShape shape_of(Schedule schedule, int pp, const std::vector<int>& in_ord
   for (int stage = 0; stage < pp; ++stage) {
     for (int turn = 0; turn < shape.vpp; ++turn) {
       StageClass chunk;
-      chunk.layers[0] = in_order[static_cast<std::size_t>(turn * pp + stage)];
+      const bool back = traits_of(schedule).v_shape && turn == 1;
+      chunk.layers[0] =
+          in_order[static_cast<std::size_t>(back ? 2 * pp - 1 - stage : turn * pp + stage)];
       shape.chunks.push_back(chunk);
     }
   }
@@ -71,6 +74,10 @@ TEST_CASE("bubbles of equal stages equal the published closed forms") {
     const double dual = idle(Schedule::dualpipe);
     CHECK(dual == Approx(std::max((p / 2 - 1) * (2 * f + b - 2 * w), p > 2 ? published - f : 0)));
     CHECK(dual <= published + 1e-12);
+    // Folded to a V it is DualPipe of twice as many stages, one of which is a chunk of it.
+    const double folded = (p - 1) * (f + b + b - 3 * w);
+    CHECK(idle(Schedule::dualpipe_v, 2) ==
+          Approx(std::max((p - 1) * (2 * f + b - 2 * w), folded - f)));
     if (p == 2) continue;
     CHECK(dual < idle(Schedule::zero_bubble));
     CHECK(idle(Schedule::zero_bubble) < idle(Schedule::one_f_one_b));
@@ -82,8 +89,38 @@ TEST_CASE("no bubble is negative") {
   for (std::size_t i = 0; i < EnumNames<Schedule>::names.size(); ++i) {
     const auto schedule = static_cast<Schedule>(i);
     CAPTURE(name_of(schedule));
-    const int chunks = schedule == Schedule::interleaved ? 2 : 1;
+    const bool two = schedule == Schedule::interleaved || traits_of(schedule).v_shape;
+    const int chunks = two ? 2 : 1;
     CHECK(bubble(schedule, 8, chunks, heavy_weights, Seconds{4.1 * chunks}) >= -1e-9);
+  }
+}
+
+TEST_CASE("with passes of equal length, twice the memory or a V leaves no bubble inside a stage") {
+  const PipelineTimes times = layer_times(1, 1, 1);
+  for (const int p : {2, 4, 8, 16}) {
+    CAPTURE(p);
+    // ZB-2p: from step to step none at all. ZB-V: stages end as late as they start, chunk by chunk,
+    // and a step ends with the last of them.
+    CHECK(bubble(Schedule::zero_bubble_2p, p, 1, times, Seconds{3}) == Approx(0.0).epsilon(1e-9));
+    CHECK(bubble(Schedule::zero_bubble_v, p, 2, times, Seconds{6}) == Approx(p - 1.0));
+    CHECK(bubble(Schedule::zero_bubble, p, 1, times, Seconds{3}) == Approx(p - 1.0));
+  }
+}
+
+TEST_CASE("twice the memory never lengthens a zero-bubble step of equal stages") {
+  testing::Random random(97);
+  for (int i = 0; i < testing::draws(60); ++i) {
+    const int p = random.pick({2, 3, 4, 8});
+    const std::vector<int> chunks(static_cast<std::size_t>(p), 2);
+    const int m = 1 + random.below(40);
+    PipelineTimes times =
+        layer_times(random.between(0.2, 1), random.between(0.2, 1), random.between(0.1, 1));
+    times.hop = Seconds{random.between(0, 0.2)};
+    const auto step = [&](Schedule schedule) {
+      const PipelineShape shape = shape_of(schedule, p, chunks);
+      return CriticalPaths(shape, m).duration(times, m, Seconds{}).total();
+    };
+    CHECK(step(Schedule::zero_bubble_2p) <= (1 + 1e-3) * step(Schedule::zero_bubble));
   }
 }
 

@@ -17,6 +17,8 @@ TEST_CASE("micro-batches in flight equal the published closed forms") {
         CHECK(in_flight(Schedule::gpipe, p, 1, i, m) == m);
         CHECK(in_flight(Schedule::one_f_one_b, p, 1, i, m) == std::min<double>(p - i, m));
         CHECK(in_flight(Schedule::zero_bubble, p, 1, i, m) == std::min<double>(p, m));
+        CHECK(in_flight(Schedule::zero_bubble_2p, p, 1, i, m) == std::min<double>(2 * p - 1, m));
+        CHECK(in_flight(Schedule::zero_bubble_v, p, 2, i, m) == std::min<double>(p, m));
         for (const int v : {1, 2, 4}) {
           CHECK(in_flight(Schedule::interleaved, p, v, i, m) <= m);
         }
@@ -31,12 +33,19 @@ TEST_CASE("micro-batches in flight equal the published closed forms") {
     }
     // DualPipe holds p + 1 over half of its doubled stage.
     CHECK(2 * in_flight(Schedule::dualpipe, p, 1, 0, 1e6) == p + 1);
+    // DualPipeV holds 2 p + 1 chunks, two of which are its stage.
+    CHECK(2 * in_flight(Schedule::dualpipe_v, p, 2, 0, 1e6) == 2 * p + 1);
+    // It is DualPipe on twice as many stages, of which it holds as many as DualPipe holds on one.
+    CHECK(2 * unpaired_passes(Schedule::dualpipe_v, p) ==
+          unpaired_passes(Schedule::dualpipe, 2 * p));
   }
 }
 
 TEST_CASE("earlier stages never hold less") {
-  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved,
-                                  Schedule::zero_bubble, Schedule::dualpipe}) {
+  for (const Schedule schedule :
+       {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zero_bubble,
+        Schedule::dualpipe, Schedule::zero_bubble_2p, Schedule::zero_bubble_v,
+        Schedule::dualpipe_v}) {
     for (int i = 1; i < 8; ++i) {
       CHECK(in_flight(schedule, 8, 2, i - 1, 32) >= in_flight(schedule, 8, 2, i, 32));
     }

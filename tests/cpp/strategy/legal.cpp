@@ -57,6 +57,10 @@ TEST_CASE("every reason has a question that it answers") {
           c.strategy.schedule = Schedule::dualpipe;
           c.task.global_batch = 24;
         }) == Reason::dualpipe_stages);
+  CHECK(after([](Case& c) {
+          c.strategy.schedule = Schedule::dualpipe_v;
+          c.task.global_batch = 24;
+        }) == Reason::dualpipe_v_batches);
   CHECK(after([](Case& c) { c.strategy.cp = 2, c.task.sequence = 4097; }) == Reason::cp_sequence);
   CHECK(after([](Case& c) {
           c.strategy.cp = 8;
@@ -108,6 +112,10 @@ TEST_CASE("further ways to break the same rules") {
           c.strategy = degrees(8, 1);
           c.strategy.schedule = Schedule::dualpipe;
         }) == Reason::dualpipe_stages);
+  CHECK(after([](Case& c) {
+          c.strategy.vpp = 2;
+          c.strategy.schedule = Schedule::zero_bubble_v;
+        }) == Reason::vpp_schedule);
   CHECK(after([](Case& c) {
           use_experts(c);
           c.strategy.ep = 3;

@@ -58,11 +58,11 @@ Both any_pipeline(testing::Random& random) {
   Both both;
   PipelineShape& shape = both.shape;
   StepCosts& costs = both.costs;
-  shape.schedule = random.pick({Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved,
-                                Schedule::zero_bubble, Schedule::dualpipe});
+  shape.schedule = random.pick_enum<Schedule>();
   const bool dualpipe = shape.schedule == Schedule::dualpipe;
+  const bool turns = traits_of(shape.schedule).v_shape;
   shape.pp = random.pick({2, 4, 6, 8});
-  shape.vpp = shape.schedule == Schedule::interleaved ? random.pick({2, 3, 5}) : 1;
+  shape.vpp = shape.schedule == Schedule::interleaved ? random.pick({2, 3, 5}) : turns ? 2 : 1;
   const int per_stage = dualpipe ? 2 : shape.vpp;
   const int base = random.below(3) + 1;
   for (int i = 0; i < shape.pp * per_stage; ++i) {
@@ -72,7 +72,7 @@ Both any_pipeline(testing::Random& random) {
   }
   // Both directions of DualPipe begin with the embedding and end with the head.
   const auto last = shape.chunks.size() - 1;
-  shape.chunks[0].embedding = shape.chunks[dualpipe ? 1 : last].head = true;
+  shape.chunks[0].embedding = shape.chunks[dualpipe || turns ? 1 : last].head = true;
   if (dualpipe) shape.chunks[last].embedding = shape.chunks[last - 1].head = true;
   shape.transfers_block = random.flip();
   shape.transfers_serial = shape.transfers_block && random.flip();
@@ -133,7 +133,7 @@ TEST_CASE("the longest critical path is the step, whatever the pipeline") {
       both.times.early = both.costs.chunks[0].last_layer;
     }
     const int m = both.micro_batches(), p = both.shape.pp;
-    const Seconds step = simulate(both.costs, {}, {}).step_time;
+    const Seconds step = simulate(both.costs, {}, {}).period;
     const Seconds longest = critical_paths(both.shape, CriticalPaths::representative(p, m))
                                 ->duration(both.times, m, slowest(both.costs))
                                 .total();

@@ -50,7 +50,7 @@ TEST_CASE("nothing is used before it arrived, and all that is sent is received")
     // Start of every pass and arrival of every boundary, by where it is used.
     using Key = std::tuple<bool, std::int32_t, int, int>;
     std::map<Key, Seconds> arrival;
-    const bool turned = s.schedule == Schedule::dualpipe;
+    const bool turned = traits_of(s.schedule).two_directions || traits_of(s.schedule).v_shape;
     for (const TransferEvent& transfer : t.transfers) {
       int chunk = transfer.at.chunk;
       if (!turned && !transfer.gradient && transfer.from == t.costs.stages - 1) ++chunk;

@@ -35,7 +35,7 @@ inline std::vector<Question> regular_questions() {
 /// Equal stages, and whole groups of micro-batches that fill the pipeline.
 inline bool is_regular(const Strategy& s, const Estimate& e) {
   const int m = static_cast<int>(std::lround(e.micro_batches));
-  if (48 % (s.pp * s.vpp) != 0 || m < s.pp) return false;
+  if (48 % (s.pp * virtual_stages(s.schedule, s.pp, s.vpp)) != 0 || m < s.pp) return false;
   return effective_schedule(s.schedule, s.vpp) != Schedule::interleaved || m % s.pp == 0;
 }
 

@@ -12,7 +12,7 @@ import scalemodel as sm
 from scalemodel import resolve
 from scalemodel.interop.settings.layouts import chunk_layers, layout_text
 from scalemodel.search.framework_cases import Case
-from scalemodel.search.framework_rules import FRAMEWORKS, MEGATRON_CORE, RULES
+from scalemodel.search.framework_rules import COMPILED, FRAMEWORKS, MEGATRON_CORE, RULES
 from scalemodel.search.frameworks import (
     _SAID,
     KNOBS,
@@ -176,6 +176,16 @@ def test_full_recomputation_is_never_started_with_the_overlap_of_experts(framewo
         ("torchtitan", {"sharding": "ddp", "tp": 2}, "replication"),
         ("torchtitan", {"pp": 4, "sharding": "zero3", "micro_batch": 32}, "micro_batches"),
         ("torchtitan", {"pp": 4, "vpp": 2, "dp": 8, "sharding": "zero3"}, "pipeline_stages"),
+        (
+            "torchtitan",
+            {"pp": 4, "schedule": "zero_bubble_v", "sharding": "zero3"},
+            "pipeline_stages",
+        ),
+        (
+            "torchtitan",
+            {"pp": 2, "schedule": "dualpipe_v", "sharding": "zero3"},
+            "split_backward",
+        ),
         ("deepspeed", {"offload_optimizer": True, "sharding": "ddp"}, "offload_optimizer"),
         ("deepspeed", {"offload_weights": True, "sharding": "zero2"}, "offload_weights"),
         ("deepspeed", {"cp": 16}, "heads"),
@@ -206,6 +216,20 @@ def test_nemo_does_not_copy_query_groups_over_tensor_ranks() -> None:
     asked = case(tiny(kv_heads=2), tp=4)
     assert names("megatron", asked) == []
     assert names("nemo", asked) == ["tensor_groups"]
+
+
+def test_torchtitan_splits_the_backward_pass_of_models_that_are_not_compiled() -> None:
+    compiled: Any = resolve.stack("plain")
+    eager = compiled.replace(**dict.fromkeys(COMPILED, False))
+    asked = sm.Strategy(pp=2, schedule="zero_bubble_v", sharding="zero3")
+    for stack, broken in ((compiled, ["split_backward"]), (eager, [])):
+        assert names("torchtitan", Case(tiny(), CLUSTER, TASK, asked, stack)) == broken
+    # Few micro-batches leave slots of it empty; 1F1B refuses them.
+    few = asked.replace(micro_batch=16)
+    assert names("torchtitan", Case(tiny(), CLUSTER, TASK, few, eager)) == []
+    assert unsaid("torchtitan", asked) == unsaid("torchtitan", sm.Strategy(pp=2, sharding="zero3"))
+    assert "schedule" in unsaid("megatron", asked)
+    assert "schedule" in unsaid("torchtitan", asked.replace(schedule="zero_bubble_2p"))
 
 
 def test_torchtitan_splits_some_models_only_and_overlaps_compiled_ones() -> None:

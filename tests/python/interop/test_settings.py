@@ -388,5 +388,26 @@ def test_what_a_framework_cannot_say_is_noted() -> None:
     other = estimate(pp=4, schedule="1f1b")
     assert note.startswith("not expressed: schedule=zero_bubble (pipeline schedule")
     assert f"a step takes {other.step_time_s:.4g} s instead of {est.step_time_s:.4g} s" in note
-    assert "ZBVZeroBubble" in sm.launch(est, "torchtitan").script()
+    assert any("schedule=zero_bubble" in note for note in sm.launch(est, "torchtitan").notes)
     assert any("PipelineModule" in note for note in sm.launch(est, "deepspeed").notes)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "its"), [("zero_bubble_v", "ZBVZeroBubble"), ("dualpipe_v", "DualPipeV")]
+)
+def test_torchtitan_holds_layers_there_and_back(schedule: str, its: str) -> None:
+    est = estimate(pp=4, schedule=schedule, sharding="zero3")
+    launched = sm.launch(est, "torchtitan")
+    assert not any("schedule" in note for note in launched.notes if "not expressed" in note)
+    assert any("torch.compile" in note for note in launched.notes)
+    table = dict(
+        line.split(" = ", 1)
+        for line in launched.files["torchtitan.toml"].splitlines()
+        if " = " in line
+    )
+    assert json.loads(table["pipeline_parallel_schedule"]) == its
+    parts = json.loads(table["module_fqns_per_model_part"])
+    assert len(parts) == 8
+    assert (parts[0][0], parts[-1][-1]) == ("tok_embeddings", "output")
+    read = sm.read_settings("torchtitan", launched.script(), accelerators=CLUSTER.accelerators)
+    assert (read.strategy.schedule, read.strategy.vpp) == (schedule, 1)

@@ -214,8 +214,10 @@ def cause_facts(est: Evaluation, column: str, sources: Sources) -> Facts:
             "longest chain of passes that wait for each other in the schedule's order, transfers "
             "taking no time, − micro_batches × passes of the busiest stage; equal stages: (pp − 1)"
             "(F + B) / vpp, zero_bubble (pp − 1)(F + I − min(W, F, I)) with F forward, B = I + W "
-            "backward, I input and W weight gradients",
-            "arXiv 1811.06965, 2104.04473, 2401.10241, 2412.19437",
+            "backward, I input and W weight gradients; zero_bubble_2p counts from step to step, "
+            "as its optimizer waits for no other stage",
+            "arXiv 1811.06965, 2104.04473, 2401.10241, 2412.19437; pytorch/pytorch, "
+            "torch/distributed/pipelining/schedules.py (zero_bubble_v); deepseek-ai/DualPipe",
             {"pp": s.pp, "vpp": s.vpp, "schedule": s.schedule, "micro_batches": core.micro_batches},
         ),
         "optimizer_s": (

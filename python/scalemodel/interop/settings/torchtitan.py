@@ -20,20 +20,20 @@ from scalemodel.interop.settings.question import Job, Settings
 from scalemodel.interop.settings.torchtitan_module import FUNCTION, MODULE, NAME
 from scalemodel.resolve import Model
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.framework_rules import COMPILED
+from scalemodel.search.framework_rules import COMPILED, THERE_AND_BACK
 
 _FILE: Final = "torchtitan.toml"
 _SCHEDULE: Final = {
     "1f1b": "1F1B",
     "interleaved": "Interleaved1F1B",
     "gpipe": "GPipe",
-    "zero_bubble": "ZBVZeroBubble",
-    "dualpipe": "DualPipeV",
+    "zero_bubble_v": "ZBVZeroBubble",
+    "dualpipe_v": "DualPipeV",
 }
 _SCHEDULE_READ: Final = {
     **{"1f1b": "1f1b", "interleaved1f1b": "interleaved", "gpipe": "gpipe"},
-    **{"zbvzerobubble": "zero_bubble", "interleavedzerobubble": "zero_bubble"},
-    **{"dualpipev": "dualpipe", "loopedbfs": "interleaved"},
+    **{"zbvzerobubble": "zero_bubble_v", "interleavedzerobubble": "zero_bubble"},
+    **{"dualpipev": "dualpipe_v", "loopedbfs": "interleaved"},
 }
 _RECOMPUTE_READ: Final = {"none": "none", "selective": "selective", "full": "full"}
 _ROTATION: Final = {"ring": "alltoall", "all_gather": "allgather"}
@@ -165,8 +165,7 @@ def _options(job: Job) -> dict[str, object]:
 def _parts(job: Job) -> list[list[str]]:
     """Modules of every pipeline chunk, by the names of torchtitan's models."""
     plan, layers = job.strategy, int(job.model.shape.layers)
-    mirrored = plan.schedule in ("zero_bubble", "dualpipe") and plan.vpp == 1
-    chunks = plan.pp * (2 if mirrored else plan.vpp)
+    chunks = plan.pp * (2 if plan.schedule in THERE_AND_BACK else plan.vpp)
     held = chunk_layers(layers, chunks, bool(job.stack.ends_as_layers))
     parts: list[list[str]] = []
     first = 0
