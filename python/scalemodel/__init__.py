@@ -5,8 +5,8 @@ The verbs by question, each with an example in its own help:
 How long does a step take, does it fit, and where does the time go?
     `estimate`, `diagnose`, `compare`, `explore`, `estimate_mixed`, `outer_steps`
 Which strategy is best, and why?
-    `search`, `sweep`, `sweep_chunks`, `pareto`, `explain_choice`, `plan_recompute`, `report`,
-    `search_mixed`
+    `search`, `sweep`, `sweep_chunks`, `pareto`, `explain_choice`, `compare_schedules`,
+    `plan_recompute`, `report`, `search_mixed`
 How long does a step of reinforcement learning take, and what does it wait for?
     `estimate_rl`, `search_rl`
 Which cluster should be bought, and where do more accelerators stop paying?

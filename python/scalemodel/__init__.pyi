@@ -230,6 +230,9 @@ from scalemodel.search.ranking import Ranking as Ranking
 from scalemodel.search.recompute import RecomputeOption as RecomputeOption
 from scalemodel.search.recompute import RecomputePlan as RecomputePlan
 from scalemodel.search.recompute import plan_recompute as plan_recompute
+from scalemodel.search.schedules import ScheduleComparison as ScheduleComparison
+from scalemodel.search.schedules import ScheduleOption as ScheduleOption
+from scalemodel.search.schedules import compare_schedules as compare_schedules
 from scalemodel.search.search import (
     search as search,
 )

@@ -45,6 +45,7 @@ from scalemodel.cli.projections import add_project
 from scalemodel.cli.reports import add_report
 from scalemodel.cli.routes import add_route
 from scalemodel.cli.scalings import add_scaling
+from scalemodel.cli.schedules import add_compare_schedules
 from scalemodel.cli.searches import add_search, add_sweep
 from scalemodel.cli.serving import add_serve
 from scalemodel.cli.traces import add_trace
@@ -78,6 +79,7 @@ _COMMANDS = (
     add_codesign,
     add_scaling,
     add_compare_clusters,
+    add_compare_schedules,
     add_rl,
     add_serve,
     add_generate,
