@@ -104,7 +104,9 @@ py::dict flow_columns(const Flows& flows) {
 
 /// Number of the plane of every part of a two-tier routing, position of the path elsewhere.
 std::vector<std::int32_t> planes_of(const RoutingInstance& instance, const Routing& routing) {
-  std::vector<std::int32_t> planes(routing.choice.size(), PathSets::kNone);
+  std::vector<std::int32_t> planes;
+  reserve_large(planes, routing.choice.size());
+  planes.assign(routing.choice.size(), PathSets::kNone);
   for (std::size_t f = 0; f < instance.size(); ++f) {
     for (std::int32_t p = routing.first[f]; p < routing.first[f + 1]; ++p) {
       if (routing.choice[p] == PathSets::kNone) continue;

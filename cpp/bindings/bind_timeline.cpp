@@ -23,18 +23,43 @@ py::array_t<Out> column(const std::vector<Row>& rows, Get&& get) {
   return values;
 }
 
-py::dict event_columns(const std::vector<Event>& events) {
-  py::dict columns;
-  columns["rank"] = column<std::int32_t>(events, [](const Event& e) { return e.rank; });
-  columns["stream"] = column<std::int8_t>(events, [](const Event& e) { return e.stream; });
-  columns["kind"] = column<std::int8_t>(events, [](const Event& e) { return e.activity; });
-  columns["chunk"] = column<std::int32_t>(events, [](const Event& e) { return e.chunk; });
-  columns["micro_batch"] =
-      column<std::int32_t>(events, [](const Event& e) { return e.micro_batch; });
-  columns["start_s"] = column<double>(events, [](const Event& e) { return e.start.base(); });
-  columns["duration_s"] = column<double>(events, [](const Event& e) { return e.duration.base(); });
-  columns["bytes"] = column<double>(events, [](const Event& e) { return e.bytes.base(); });
-  return columns;
+/// Columns of events under their names, which `columns` writes.
+py::dict event_table(std::size_t events, EventColumns& columns) {
+  py::dict table;
+  const auto add = [&]<class T>(const char* name, T*& values) {
+    check_interrupt();
+    py::array_t<T> column(static_cast<py::ssize_t>(events));
+    values = column.mutable_data();
+    table[name] = std::move(column);
+  };
+  add("rank", columns.rank);
+  add("stream", columns.stream);
+  add("kind", columns.activity);
+  add("chunk", columns.chunk);
+  add("micro_batch", columns.micro_batch);
+  add("start_s", columns.start);
+  add("duration_s", columns.duration);
+  add("bytes", columns.bytes);
+  return table;
+}
+
+py::dict columns_of_events(const Timeline& timeline) {
+  const std::vector<std::size_t> places = listening([&] { return event_places(timeline); });
+  EventColumns columns;
+  py::dict table = event_table(places.back(), columns);
+  listening([&] {
+    write_events(timeline, places, columns);
+    return true;
+  });
+  return table;
+}
+
+py::dict columns_of_path(const Timeline& timeline) {
+  const std::vector<Event> path = listening([&] { return critical_path(timeline); });
+  EventColumns columns;
+  py::dict table = event_table(path.size(), columns);
+  write_records(path, columns);
+  return table;
 }
 
 py::dict memory_columns(const std::vector<MemorySample>& samples) {
@@ -149,16 +174,9 @@ void bind_timeline(py::module_& m) {
           "Virtual stages, or DualPipe's two directions.")
       .def_property_readonly(
           "passes", [](const Timeline& t) { return t.passes.size(); }, "Passes of all ranks.")
-      .def(
-          "events",
-          [](const Timeline& t) { return event_columns(listening([&] { return events(t); })); },
-          "Columns of all events.")
-      .def(
-          "critical_path",
-          [](const Timeline& t) {
-            return event_columns(listening([&] { return critical_path(t); }));
-          },
-          "Columns of the events that make the step as long as it is.")
+      .def("events", &columns_of_events, "Columns of all events.")
+      .def("critical_path", &columns_of_path,
+           "Columns of the events that make the step as long as it is.")
       .def(
           "memory",
           [](const Timeline& t) {

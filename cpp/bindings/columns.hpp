@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/arrays.hpp"
+#include "scalemodel/base/large_memory.hpp"
 
 namespace scalemodel::bindings {
 
@@ -22,7 +23,10 @@ pybind11::array_t<T> array_of(const std::vector<T>& values) {
 
 template <class T, class Column>
 std::vector<T> vector_of(const Column& column) {
-  return {column.data(), column.data() + column.size()};
+  std::vector<T> values;
+  reserve_large(values, static_cast<std::size_t>(column.size()));
+  values.assign(column.data(), column.data() + column.size());
+  return values;
 }
 
 }  // namespace scalemodel::bindings

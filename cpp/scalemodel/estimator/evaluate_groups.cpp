@@ -128,13 +128,23 @@ GroupEstimate refusal(const GroupTables& tables, Reason verdict) {
   return e;
 }
 
-/// The estimate, from its sums and passes: `pass` is the last micro-batch, `every` each before it.
-GroupEstimate put_together(const GroupTables& tables, const GroupStrategy& strategy,
-                           const GroupSums& sums, GroupPass pass, const GroupPass& every) {
+/// What does not depend on the schedule: totals, memory, the verdict.
+GroupEstimate unscheduled(const GroupTables& tables, const GroupStrategy& strategy,
+                          const GroupSums& sums) {
   GroupEstimate e;
   const GroupQuestion& q = tables.question();
   e.memory_capacity = q.cluster.accelerator.memory_capacity;
   set_totals(e, sums, q, strategy.micro_batches);
+  e.overhead = q.conditions.stack.step_overhead;
+  set_memory(e, sums, q.conditions.stack, strategy.recompute);
+  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
+  return e;
+}
+
+/// Adds the passes: `pass` is the last micro-batch, `every` each before it.
+void set_schedule(GroupEstimate& e, const GroupTables& tables, const GroupStrategy& strategy,
+                  GroupPass pass, const GroupPass& every) {
+  const GroupQuestion& q = tables.question();
   if (strategy.micro_batches > 1) {
     const double more = strategy.micro_batches - 1.0;
     pass.forward += more * every.forward;
@@ -150,9 +160,7 @@ GroupEstimate put_together(const GroupTables& tables, const GroupStrategy& strat
   const Seconds exposed = exposed_time(e);
   e.hidden = max(Seconds{}, e.communication - exposed);
   e.compute += q.conditions.stack.contention * e.hidden;
-  e.overhead = q.conditions.stack.step_overhead;
   e.step_time = e.compute + exposed + e.optimizer + e.overhead;
-  set_memory(e, sums, q.conditions.stack, strategy.recompute);
   double samples = q.task.global_batch;
   if (q.task.batch_is_limit) {
     const LayerGroup& widest = tables.model().groups.back();
@@ -162,8 +170,6 @@ GroupEstimate put_together(const GroupTables& tables, const GroupStrategy& strat
     samples = local_samples(q.task, mesh, strategy.micro_batches) * strategy.micro_batches * copies;
   }
   set_rates(e, tables, samples);
-  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
-  return e;
 }
 
 }  // namespace
@@ -180,13 +186,19 @@ GroupEstimate evaluate_groups(const GroupTables& tables, const GroupStrategy& st
   if (strategy.micro_batches > 1) {
     every = run_pass(tables, costs, order_of(strategy, false), sums.learns);
   }
-  return put_together(tables, strategy, sums, pass, every);
+  GroupEstimate e = unscheduled(tables, strategy, sums);
+  set_schedule(e, tables, strategy, pass, every);
+  return e;
 }
 
-GroupEstimate GroupEvaluator::operator()(const GroupStrategy& strategy) noexcept {
+Reason GroupEvaluator::look_at(const GroupStrategy& strategy) noexcept {
   GroupCosts costs;
   const Reason verdict = find_costs(tables_, strategy, costs);
-  if (verdict != Reason::ok) return refusal(tables_, verdict);
+  legal_ = verdict == Reason::ok;
+  if (!legal_) {
+    looked_at_ = refusal(tables_, verdict);
+    return verdict;
+  }
   const std::size_t groups = tables_.model().groups.size();
   const GroupOrder last = order_of(strategy, true);
   // Groups in front of the first one that another mesh, or the schedule, changes.
@@ -200,14 +212,33 @@ GroupEstimate GroupEvaluator::operator()(const GroupStrategy& strategy) noexcept
     add(sums_[g], *costs[g], last);
   }
   order_ = last;
+  strategy_ = strategy;
   micro_batches_ = strategy.micro_batches;
-  const GroupSums& sums = sums_[groups - 1];
-  const GroupPass pass = run_pass(tables_, costs_, last, sums.learns, from, &last_);
+  passes_of_ = std::min(passes_of_, from);
+  looked_at_ = unscheduled(tables_, strategy, sums_[groups - 1]);
+  return looked_at_.verdict;
+}
+
+Seconds GroupEvaluator::least_step_time() const noexcept {
+  constexpr double kRounding = 1e-9;  // of sums in another order
+  const Seconds queued = (order_.one_queue ? 1.0 : 0.5) * looked_at_.communication;
+  return (1 - kRounding) *
+         (max(looked_at_.compute, queued) + looked_at_.optimizer + looked_at_.overhead);
+}
+
+GroupEstimate GroupEvaluator::estimate() noexcept {
+  GroupEstimate e = looked_at_;
+  if (!legal_) return e;
+  const std::size_t groups = tables_.model().groups.size();
+  const bool learns = sums_[groups - 1].learns;
+  const GroupPass pass = run_pass(tables_, costs_, order_, learns, passes_of_, &last_);
   GroupPass every;
   if (micro_batches_ > 1) {
-    every = run_pass(tables_, costs_, order_of(strategy, false), sums.learns, from, &every_);
+    every = run_pass(tables_, costs_, order_of(strategy_, false), learns, passes_of_, &every_);
   }
-  return put_together(tables_, strategy, sums, pass, every);
+  passes_of_ = groups;
+  set_schedule(e, tables_, strategy_, pass, every);
+  return e;
 }
 
 }  // namespace scalemodel

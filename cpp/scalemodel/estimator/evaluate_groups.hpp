@@ -75,15 +75,30 @@ class GroupEvaluator {
  public:
   explicit GroupEvaluator(const GroupTables& tables) : tables_(tables) {}
 
-  GroupEstimate operator()(const GroupStrategy& strategy) noexcept;
+  GroupEstimate operator()(const GroupStrategy& strategy) noexcept {
+    look_at(strategy);
+    return estimate();
+  }
+
+  /// Goes on to a strategy without its schedule, on which its verdict does not depend.
+  Reason look_at(const GroupStrategy& strategy) noexcept;
+  /// What the step of the strategy looked at cannot fall below: compute runs on one stream, and
+  /// collectives of the same queue follow each other. Precondition: it is not illegal.
+  Seconds least_step_time() const noexcept;
+  /// The estimate of the strategy looked at.
+  GroupEstimate estimate() noexcept;
 
  private:
   const GroupTables& tables_;
-  int micro_batches_ = 0;  ///< of the strategy before; 0: none
+  GroupStrategy strategy_;
+  GroupEstimate looked_at_;  ///< what does not depend on the schedule
+  bool legal_ = false;
+  int micro_batches_ = 0;  ///< of the sums; 0: none
   GroupOrder order_;
   GroupCosts costs_{};
   std::array<GroupSums, kMaxGroups> sums_;
-  ForwardPass last_, every_;  ///< of the last micro-batch, and of those before it
+  std::size_t passes_of_ = 0;  ///< groups whose forward passes are those of the sums
+  ForwardPass last_, every_;   ///< of the last micro-batch, and of those before it
 };
 
 template <>

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "scalemodel/base/large_memory.hpp"
 #include "scalemodel/base/pair_numbers.hpp"
 #include "scalemodel/base/poll.hpp"
 
@@ -134,9 +135,9 @@ PathSets find_paths(const LinkGraph& graph, std::span<const std::int32_t> source
                     std::span<const std::int32_t> destinations, const PathLimits& limits) {
   PathSets paths;
   const std::size_t count = sources.size();
-  paths.set.resize(count);
-  paths.host_up.resize(count);
-  paths.host_down.resize(count);
+  resize_large(paths.set, count);
+  resize_large(paths.host_up, count);
+  resize_large(paths.host_down, count);
   const bool two_tier = graph.two_tier().leaves > 0;
   PairNumbers numbers(two_tier ? graph.two_tier().leaves : graph.nodes());
   std::vector<std::size_t> disconnected;  // commodities whose NICs have a link that is down

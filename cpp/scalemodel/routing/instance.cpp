@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "scalemodel/base/large_memory.hpp"
 #include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
@@ -79,7 +80,7 @@ std::vector<std::int32_t> flows_by_job(const Flows& flows) {
   std::vector<std::int32_t> next(static_cast<std::size_t>(flows.jobs) + 1, 0);
   for (const std::int32_t job : flows.job) ++next[job + 1];
   std::partial_sum(next.begin(), next.end(), next.begin());
-  std::vector<std::int32_t> order(flows.size());
+  auto order = large_vector<std::int32_t>(flows.size());
   PollPoints points;
   for (std::size_t f = 0; f < flows.size(); ++f) {
     points();
@@ -90,8 +91,9 @@ std::vector<std::int32_t> flows_by_job(const Flows& flows) {
 
 Routing single_path(Choice choice) {
   Routing routing;
-  routing.first.resize(choice.size() + 1);
+  resize_large(routing.first, choice.size() + 1);
   std::iota(routing.first.begin(), routing.first.end(), 0);
+  reserve_large(routing.share, choice.size());
   routing.share.assign(choice.size(), 1.0);
   routing.choice = std::move(choice);
   return routing;
@@ -99,8 +101,8 @@ Routing single_path(Choice choice) {
 
 Incidence flow_links(const RoutingInstance& instance, const Choice& choice) {
   Incidence incidence;
-  incidence.first.reserve(choice.size() + 1);
-  incidence.link.reserve(4 * choice.size());
+  reserve_large(incidence.first, choice.size() + 1);
+  reserve_large(incidence.link, 4 * choice.size());
   for (std::size_t f = 0; f < choice.size(); ++f) {
     for_each_link_of_path(instance, f, choice[f],
                           [&](std::int32_t link) { incidence.link.push_back(link); });

@@ -45,6 +45,14 @@ class Digits {
   std::uint64_t left_;
 };
 
+/// Whether only the step time of a row decides: what cannot be among the best need not be
+/// scheduled.
+bool is_bounded(const GroupSearchOptions& options) {
+  const auto& terms = options.objective.terms;
+  return options.constraints.empty() && terms.size() == 1 &&
+         terms.front().column->name == "step_time_s";
+}
+
 }  // namespace
 
 std::uint64_t GroupSpace::size() const {
@@ -112,12 +120,15 @@ GroupSearchResult search_groups(const GroupTables& tables, const GroupSpace& spa
   ThreadPool pool(options.threads, poll, rows);
   std::vector<Worker> workers(static_cast<std::size_t>(pool.threads()),
                               {TopK<GroupStrategy>(options.top), {}, GroupEvaluator(tables)});
+  const bool bounded = is_bounded(options);
   const auto judge = [&](Worker& worker, std::uint64_t row, const GroupStrategy& strategy) {
-    const GroupEstimate estimate = worker.evaluate(strategy);
+    const Reason verdict = worker.evaluate.look_at(strategy);
     ++worker.counts.evaluated;
-    ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
-    const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
-    if (estimate.verdict != Reason::ok && !too_big) return;
+    ++worker.counts.verdicts[static_cast<std::size_t>(verdict)];
+    const bool too_big = options.too_big && verdict == Reason::out_of_memory;
+    if (verdict != Reason::ok && !too_big) return;
+    if (bounded && worker.evaluate.least_step_time().base() > worker.best.threshold()) return;
+    const GroupEstimate estimate = worker.evaluate.estimate();
     for (const auto& constraint : options.constraints) {
       if (!constraint.holds(estimate)) {
         ++worker.counts.constrained;

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/base/large_memory.hpp"
 #include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
@@ -56,39 +59,52 @@ class Staircase {
   };
   static constexpr std::size_t kMaxSteps = 512;
 
-  template <class T>
-  static auto at(std::vector<T>& values, std::size_t place) {
+  template <class Vector>
+  static auto at(Vector& values, std::size_t place) {
     return values.begin() + static_cast<std::ptrdiff_t>(place);
+  }
+  /// How many of the first values a value does not stay below. Halves without a branch on the
+  /// comparison: where a value lies is anyone's guess, and a wrong guess costs more than a step.
+  template <class Values, class Abscissa>
+  static std::size_t not_beyond(const Values& values, double abscissa, const Abscissa& of) {
+    std::size_t begin = 0, count = values.size();
+    while (count > 1) {
+      const std::size_t half = count / 2;
+      begin += of(values[begin + half - 1]) <= abscissa ? half : 0;
+      count -= half;
+    }
+    return begin + (count == 1 && of(values[begin]) <= abscissa ? 1 : 0);
   }
   /// The last block that does not start beyond an abscissa; the first where all do.
   std::size_t block_of(double abscissa) const {
-    const auto after = std::ranges::upper_bound(first_, abscissa);
-    return static_cast<std::size_t>(after - first_.begin()) - (after == first_.begin() ? 0 : 1);
+    const std::size_t after = not_beyond(first_, abscissa, [](double first) { return first; });
+    return after - (after == 0 ? 0 : 1);
   }
   template <class Steps>
   static auto beyond(Steps& steps, double abscissa) {
-    return std::upper_bound(steps.begin(), steps.end(), abscissa,
-                            [](double a, const Step& step) { return a < step.abscissa; });
+    return at(steps, not_beyond(steps, abscissa, [](const Step& step) { return step.abscissa; }));
   }
 
  public:
-  void insert(double abscissa, double ordinate) {
+  /// Whether the point is new: no other one covers it.
+  bool insert(double abscissa, double ordinate) {
     if (blocks_.empty()) {
       blocks_.push_back({{abscissa, ordinate}});
       first_.push_back(abscissa);
-      return;
+      return true;
     }
     const std::size_t block = block_of(abscissa);
     std::vector<Step>& steps = blocks_[block];
     auto from = beyond(steps, abscissa);
-    const auto to =
-        std::partition_point(from, steps.end(), [&](Step s) { return s.ordinate >= ordinate; });
-    const bool reaches_end = to == steps.end();
+    // What a point covers is next to it, and little of it on average.
+    auto to = from;
     if (from != steps.begin()) {
       const Step& before = *(from - 1);
-      if (before.ordinate <= ordinate) return;
+      if (before.ordinate <= ordinate) return false;
       if (before.abscissa == abscissa) --from;
     }
+    while (to != steps.end() && to->ordinate >= ordinate) ++to;
+    const bool reaches_end = to == steps.end();
     if (from == to) {
       steps.insert(from, {abscissa, ordinate});
     } else {
@@ -98,6 +114,7 @@ class Staircase {
     first_[block] = steps.front().abscissa;
     if (reaches_end) drop_covered(block + 1, ordinate);
     if (blocks_[block].size() > kMaxSteps) split(block);
+    return true;
   }
 
   bool covers(double abscissa, double ordinate) const {
@@ -132,29 +149,114 @@ class Staircase {
   std::vector<double> first_;              ///< abscissae of the first steps
 };
 
-// In what follows the rows are distinct and in lexicographic order. Then no row dominates an
-// earlier one, and an earlier one that is nowhere larger dominates.
+// ------------------------------------------------------------------------------------- the order
+/// A row's place among all, and the leading part of its first value as a whole number: what sorts.
+struct Ordered {
+  std::uint32_t key, place;
+};
 
-std::vector<Row<2>> front_of(std::span<const Row<2>> rows) {
-  std::vector<Row<2>> front;
-  for (const Row<2>& row : rows) {
-    poll_point();
-    if (front.empty() || row.value[1] < front.back().value[1]) front.push_back(row);
-  }
-  return front;
+constexpr std::size_t kMaxRows = std::numeric_limits<std::uint32_t>::max();
+constexpr int kKeyBits = 32;
+constexpr std::size_t kDigitBits = 11, kDigits = 3, kDigitValues = std::size_t{1} << kDigitBits;
+constexpr std::size_t kWorthCounting = 2 * kDigitValues;
+constexpr std::size_t kRowsAhead = 16;  ///< rows between a fetch and its use
+
+/// Whole numbers in the order of the values, equal where these are.
+std::uint64_t ordered_bits(double value) {
+  const auto bits = std::bit_cast<std::uint64_t>(value + 0.0);  // -0 becomes 0
+  constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
+  return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
-std::vector<Row<3>> front_of(std::span<const Row<3>> rows) {
-  std::vector<Row<3>> front;
-  Staircase earlier;
-  for (const Row<3>& row : rows) {
-    poll_point();
-    if (earlier.covers(row.value[1], row.value[2])) continue;
-    earlier.insert(row.value[1], row.value[2]);
-    front.push_back(row);
+/// Sorts by one digit of the key; equal digits keep their order.
+void sort_by_digit(const std::vector<Ordered>& from, std::vector<Ordered>& to, std::size_t digit) {
+  const auto digit_of = [&](const Ordered& row) {
+    return (row.key >> (digit * kDigitBits)) % kDigitValues;
+  };
+  std::array<std::size_t, kDigitValues> next{};
+  for (const Ordered& row : from) ++next[digit_of(row)];
+  std::size_t sum = 0;
+  for (std::size_t& count : next) sum += std::exchange(count, sum);
+  PollPoints points;
+  for (const Ordered& row : from) {
+    points();
+    to[next[digit_of(row)]++] = row;
   }
-  return front;
 }
+
+/// The rows in lexicographic order. Counting sorts by the leading bits of the first values: their
+/// time is linear, and what they leave together is little wherever the values differ.
+template <std::size_t M>
+std::vector<Ordered> in_order(const std::vector<Row<M>>& rows) {
+  std::vector<Ordered> ordered;
+  reserve_large(ordered, rows.size());
+  std::uint64_t least = ~std::uint64_t{0}, most = 0;
+  for (const Row<M>& row : rows) {
+    const std::uint64_t key = ordered_bits(row.value[0]);
+    least = std::min(least, key);
+    most = std::max(most, key);
+  }
+  const int shift = std::max(0, static_cast<int>(std::bit_width(most - least)) - kKeyBits);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::uint64_t key = (ordered_bits(rows[i].value[0]) - least) >> shift;
+    ordered.push_back({static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(i)});
+  }
+  PollPoints points;
+  const auto less = polled(
+      [&](const Ordered& a, const Ordered& b) {
+        return a.key != b.key ? a.key < b.key
+                              : lexicographically_less(rows[a.place], rows[b.place]);
+      },
+      points);
+  if (rows.size() < kWorthCounting) {
+    std::ranges::sort(ordered, less);
+    return ordered;
+  }
+  auto other = large_vector<Ordered>(rows.size());
+  for (std::size_t digit = 0; digit < kDigits; ++digit) {
+    sort_by_digit(ordered, other, digit);
+    ordered.swap(other);
+  }
+  for (auto begin = ordered.begin(); begin != ordered.end();) {
+    points();
+    auto end = begin + 1;
+    while (end != ordered.end() && end->key == begin->key) ++end;
+    if (end - begin > 1) std::ranges::sort(begin, end, less);
+    begin = end;
+  }
+  return ordered;
+}
+
+// In what follows values come once each, in lexicographic order. Then none dominates an earlier
+// one, and an earlier one that is nowhere larger dominates.
+
+/// Takes the values of a front as they come.
+template <std::size_t M>
+class FrontFilter;
+
+template <>
+class FrontFilter<2> {
+ public:
+  bool takes(const Values<2>& value) {
+    if (!(value[1] < least_ || first_)) return false;
+    first_ = false;
+    least_ = value[1];
+    return true;
+  }
+
+ private:
+  bool first_ = true;  ///< an infinite value is one too
+  double least_ = 0;
+};
+
+template <>
+class FrontFilter<3> {
+ public:
+  bool takes(const Values<3>& value) { return earlier_.insert(value[1], value[2]); }
+
+ private:
+  Staircase earlier_;
+};
 
 bool second_less(const Row<4>& a, const Row<4>& b) { return a.value[1] < b.value[1]; }
 
@@ -193,17 +295,44 @@ std::vector<Row<4>> front_of(std::span<const Row<4>> rows) {
   return front;
 }
 
-/// The front of rows in any order, each value once, with its place in the sorted rows as index.
-template <std::size_t M>
-std::vector<Row<M>> sort_and_front(std::vector<Row<M>>& rows) {
-  PollPoints points;
-  std::ranges::sort(rows, polled(lexicographically_less<M>, points));
-  std::vector<Row<M>> distinct;
-  distinct.reserve(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (i == 0 || rows[i].value != rows[i - 1].value) distinct.push_back({rows[i].value, i});
+/// Calls `visit(begin, end)` for every value of the front, with the places in `ordered` of the rows
+/// that have it.
+template <std::size_t M, class Visit>
+void visit_front(const std::vector<Row<M>>& rows, const std::vector<Ordered>& ordered,
+                 const Visit& visit) {
+  const auto value_at = [&](std::size_t i) -> const Values<M>& {
+    return rows[ordered[i].place].value;
+  };
+  const auto end_of = [&](std::size_t begin) {
+    std::size_t end = begin + 1;
+    while (end < ordered.size() && value_at(end) == value_at(begin)) ++end;
+    return end;
+  };
+  const auto for_each_value = [&](const auto& of_value) {
+    for (std::size_t begin = 0; begin < ordered.size();) {
+      poll_point();
+      if (begin + kRowsAhead < ordered.size()) {
+        __builtin_prefetch(&rows[ordered[begin + kRowsAhead].place]);
+      }
+      const std::size_t end = end_of(begin);
+      of_value(begin, end);
+      begin = end;
+    }
+  };
+  if constexpr (M < 4) {
+    FrontFilter<M> filter;
+    for_each_value([&](std::size_t begin, std::size_t end) {
+      if (filter.takes(value_at(begin))) visit(begin, end);
+    });
+  } else {
+    std::vector<Row<M>> distinct;
+    reserve_large(distinct, rows.size());
+    for_each_value(
+        [&](std::size_t begin, std::size_t) { distinct.push_back({value_at(begin), begin}); });
+    std::vector<Row<M>> kept = front_of(std::span<const Row<M>>(distinct));
+    std::ranges::sort(kept, {}, &Row<M>::index);  // it comes in the order of the second value
+    for (const Row<M>& row : kept) visit(row.index, end_of(row.index));
   }
-  return front_of(std::span<const Row<M>>(distinct));
 }
 
 // ----------------------------------------------------------------------------- the pre-filter
@@ -221,7 +350,11 @@ std::size_t sample_place(std::size_t k, std::size_t n) {
 /// sample stays. Greedy: each next one adds most to what is dominated.
 template <std::size_t M>
 std::vector<Values<M>> strong_rows(std::vector<Row<M>> sample) {
-  std::vector<Row<M>> front = sort_and_front(sample);
+  const std::vector<Ordered> ordered = in_order(sample);
+  std::vector<Row<M>> front;
+  visit_front(sample, ordered, [&](std::size_t begin, std::size_t) {
+    front.push_back(sample[ordered[begin].place]);
+  });
   std::vector<Values<M>> strong;
   if (front.size() > sample.size() / 2) return strong;
   while (strong.size() < kWindow) {
@@ -259,7 +392,7 @@ std::vector<Row<M>> filtered(std::size_t n, const RowAt& row_at) {
     strong = strong_rows(std::move(sample));
   }
   std::vector<Row<M>> left;
-  if (strong.empty()) left.reserve(n);
+  if (strong.empty()) reserve_large(left, n);
   PollPoints points;
   for (std::size_t i = 0; i < n; ++i) {
     points();
@@ -282,15 +415,14 @@ std::vector<std::int64_t> front_of_columns(Columns columns) {
     before = rows.size();
     rows = filtered<M>(before, [&](std::size_t i) { return rows[i]; });
   }
-  std::vector<Row<M>> kept = sort_and_front(rows);
-  // In the order of all values; of four objectives the front comes in that of the second.
-  if (M > 3) std::ranges::sort(kept, {}, &Row<M>::index);
+  const std::vector<Ordered> ordered = in_order(rows);
   std::vector<std::int64_t> front;
-  for (const Row<M>& row : kept) {
-    for (std::size_t i = row.index; i < rows.size() && rows[i].value == row.value; ++i) {
-      front.push_back(static_cast<std::int64_t>(rows[i].index));
+  reserve_large(front, rows.size());
+  visit_front(rows, ordered, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      front.push_back(static_cast<std::int64_t>(rows[ordered[i].place].index));
     }
-  }
+  });
   return front;
 }
 
@@ -298,6 +430,10 @@ void check(Columns columns) {
   if (columns.size() < kMinObjectives || columns.size() > kMaxObjectives) {
     throw MalformedQuestion("columns: " + std::to_string(columns.size()) +
                             " objectives; must be two, three or four");
+  }
+  if (columns.front().size() > kMaxRows) {
+    throw MalformedQuestion("columns: " + std::to_string(columns.front().size()) +
+                            " rows; must be at most " + std::to_string(kMaxRows));
   }
   for (std::size_t k = 0; k < columns.size(); ++k) {
     if (columns[k].size() != columns.front().size()) {

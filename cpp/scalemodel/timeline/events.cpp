@@ -77,36 +77,109 @@ Activity pass_traffic(const PassPart& part) {
                                             : Activity::reduce_gradients;
 }
 
-class EventList {
+std::size_t stream_of(const Event& event) {
+  return at(event.rank) * kStreams + static_cast<std::size_t>(event.stream);
+}
+
+/// How many events each stream of each rank has.
+class EventCounts {
  public:
-  explicit EventList(const Timeline& timeline) : streams_(at(timeline.costs.stages) * kStreams) {}
+  explicit EventCounts(const Timeline& timeline) : counts_(at(timeline.costs.stages) * kStreams) {}
 
   void add(const Event& event) {
-    if (event.duration <= Seconds{}) return;
-    streams_[at(event.rank) * kStreams + static_cast<std::size_t>(event.stream)].push_back(event);
-    ++count_;
+    if (event.duration > Seconds{}) ++counts_[stream_of(event)];
   }
 
-  /// By rank and stream, then in time.
-  std::vector<Event> take() {
-    const auto start = [](const Event& event) { return event.start.base(); };
-    std::vector<Event> all;
-    all.reserve(count_);
-    for (std::vector<Event>& stream : streams_) {
-      poll_point(static_cast<std::int64_t>(stream.size()));
-      if (!std::ranges::is_sorted(stream, {}, start)) std::ranges::stable_sort(stream, {}, start);
-      all.insert(all.end(), stream.begin(), stream.end());
-    }
-    return all;
+  std::vector<std::size_t> places() const {
+    std::vector<std::size_t> places{0};
+    for (const std::size_t count : counts_) places.push_back(places.back() + count);
+    return places;
   }
 
  private:
-  std::vector<std::vector<Event>> streams_;
-  std::size_t count_ = 0;
+  std::vector<std::size_t> counts_;
+};
+
+/// Puts every event where it belongs in a table with `put(place, event)` and `get(place)`.
+template <class Table>
+class EventWriter {
+ public:
+  EventWriter(const std::vector<std::size_t>& places, Table& table)
+      : places_(places), table_(table), next_(places.begin(), places.end() - 1) {
+    newest_.resize(next_.size());
+    unsorted_.resize(next_.size());
+  }
+
+  void add(const Event& event) {
+    if (event.duration <= Seconds{}) return;
+    const std::size_t stream = stream_of(event);
+    if (event.start < newest_[stream]) unsorted_[stream] = true;
+    newest_[stream] = event.start;
+    table_.put(next_[stream]++, event);
+  }
+
+  /// Brings each stream into the order of time.
+  void finish() {
+    for (std::size_t stream = 0; stream < next_.size(); ++stream) {
+      if (unsorted_[stream]) sort(places_[stream], places_[stream + 1]);
+    }
+  }
+
+ private:
+  void sort(std::size_t begin, std::size_t end) {
+    poll_point(static_cast<std::int64_t>(end - begin));
+    std::vector<Event> sorted;
+    sorted.reserve(end - begin);
+    for (std::size_t place = begin; place < end; ++place) sorted.push_back(table_.get(place));
+    const auto start = [](const Event& event) { return event.start.base(); };
+    std::ranges::stable_sort(sorted, {}, start);
+    for (const Event& event : sorted) table_.put(begin++, event);
+  }
+
+  const std::vector<std::size_t>& places_;
+  Table& table_;
+  std::vector<std::size_t> next_;  ///< place of the next event of each stream
+  std::vector<Seconds> newest_;    ///< start of its last one
+  std::vector<bool> unsorted_;
+};
+
+/// Events as records.
+struct EventRecords {
+  std::vector<Event>& all;
+
+  void put(std::size_t place, const Event& event) { all[place] = event; }
+  const Event& get(std::size_t place) const { return all[place]; }
+};
+
+/// Events as columns.
+struct EventTable {
+  const EventColumns& to;
+
+  void put(std::size_t place, const Event& event) {
+    to.rank[place] = event.rank;
+    to.stream[place] = static_cast<std::int8_t>(event.stream);
+    to.activity[place] = static_cast<std::int8_t>(event.activity);
+    to.chunk[place] = event.chunk;
+    to.micro_batch[place] = event.micro_batch;
+    to.start[place] = event.start.base();
+    to.duration[place] = event.duration.base();
+    to.bytes[place] = event.bytes.base();
+  }
+  Event get(std::size_t place) const {
+    return {to.rank[place],
+            static_cast<Stream>(to.stream[place]),
+            static_cast<Activity>(to.activity[place]),
+            to.chunk[place],
+            to.micro_batch[place],
+            Seconds{to.start[place]},
+            Seconds{to.duration[place]},
+            Bytes{to.bytes[place]}};
+  }
 };
 
 /// Kernels, then the exposed part of each stream's traffic.
-void add_pass(EventList& list, const Timeline& timeline, const PassEvent& pass) {
+template <class List>
+void add_pass(List& list, const Timeline& timeline, const PassEvent& pass) {
   const Parts parts(timeline, pass);
   const Seconds plain = parts.compute();
   const double slow = plain > Seconds{} ? pass.compute / plain : 0;
@@ -157,7 +230,8 @@ void add_pass(EventList& list, const Timeline& timeline, const PassEvent& pass) 
   }
 }
 
-void add_transfer(EventList& list, const Timeline& timeline, const TransferEvent& transfer) {
+template <class List>
+void add_transfer(List& list, const Timeline& timeline, const TransferEvent& transfer) {
   const Seconds duration = transfer.end - transfer.start;
   const Bytes bytes = timeline.costs.boundary;
   const Activity sends = transfer.gradient ? Activity::send_gradients : Activity::send_activations;
@@ -169,7 +243,8 @@ void add_transfer(EventList& list, const Timeline& timeline, const TransferEvent
             receives, transfer.at.chunk, transfer.at.micro_batch, transfer.start, duration, bytes});
 }
 
-void add_end_of_step(EventList& list, const Timeline& timeline) {
+template <class List>
+void add_end_of_step(List& list, const Timeline& timeline) {
   const StepCosts& costs = timeline.costs;
   for (std::int32_t s = 0; s < costs.stages; ++s) {
     const StageResources& r = costs.resources[at(s)];
@@ -183,6 +258,24 @@ void add_end_of_step(EventList& list, const Timeline& timeline) {
     list.add(
         {s, Stream::host, Activity::overhead, -1, -1, timeline.overhead, costs.overhead, Bytes{}});
   }
+}
+
+template <class List>
+void add_events(List& list, const Timeline& timeline) {
+  for (const PassEvent& pass : timeline.passes) {
+    poll_point();
+    add_pass(list, timeline, pass);
+  }
+  for (const TransferEvent& transfer : timeline.transfers) {
+    poll_point();
+    add_transfer(list, timeline, transfer);
+  }
+  for (const TrafficEvent& traffic : timeline.traffic) {
+    list.add({traffic.stage, Stream::dp,
+              traffic.reduce ? Activity::reduce_gradients : Activity::gather_parameters,
+              traffic.chunk, -1, traffic.start, traffic.end - traffic.start, traffic.bytes});
+  }
+  add_end_of_step(list, timeline);
 }
 
 /// Collects a path from its end to its beginning.
@@ -331,23 +424,33 @@ class StageMemory {
 
 }  // namespace
 
+std::vector<std::size_t> event_places(const Timeline& timeline) {
+  EventCounts counts(timeline);
+  add_events(counts, timeline);
+  return counts.places();
+}
+
 std::vector<Event> events(const Timeline& timeline) {
-  EventList list(timeline);
-  for (const PassEvent& pass : timeline.passes) {
-    poll_point();
-    add_pass(list, timeline, pass);
-  }
-  for (const TransferEvent& transfer : timeline.transfers) {
-    poll_point();
-    add_transfer(list, timeline, transfer);
-  }
-  for (const TrafficEvent& traffic : timeline.traffic) {
-    list.add({traffic.stage, Stream::dp,
-              traffic.reduce ? Activity::reduce_gradients : Activity::gather_parameters,
-              traffic.chunk, -1, traffic.start, traffic.end - traffic.start, traffic.bytes});
-  }
-  add_end_of_step(list, timeline);
-  return list.take();
+  const std::vector<std::size_t> places = event_places(timeline);
+  std::vector<Event> all(places.back());
+  EventRecords records{all};
+  EventWriter writer(places, records);
+  add_events(writer, timeline);
+  writer.finish();
+  return all;
+}
+
+void write_events(const Timeline& timeline, const std::vector<std::size_t>& places,
+                  const EventColumns& columns) {
+  EventTable table{columns};
+  EventWriter writer(places, table);
+  add_events(writer, timeline);
+  writer.finish();
+}
+
+void write_records(const std::vector<Event>& events, const EventColumns& columns) {
+  EventTable table{columns};
+  for (std::size_t place = 0; place < events.size(); ++place) table.put(place, events[place]);
 }
 
 std::vector<Event> critical_path(const Timeline& timeline) { return PathWriter(timeline).write(); }

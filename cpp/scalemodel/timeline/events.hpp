@@ -2,6 +2,7 @@
 // as long as it did.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -58,6 +59,25 @@ struct Event {
 /// pass come first, what they wait for after them; a stream's event ends where its exposed part
 /// does and begins, hidden, under the kernels.
 std::vector<Event> events(const Timeline& timeline);
+
+/// Place of the first of `events` on each stream of each rank, by rank, and the number of all.
+std::vector<std::size_t> event_places(const Timeline& timeline);
+
+/// Memory for a value of every event in each column.
+struct EventColumns {
+  std::int32_t* rank = nullptr;
+  std::int8_t *stream = nullptr, *activity = nullptr;
+  std::int32_t *chunk = nullptr, *micro_batch = nullptr;
+  double *start = nullptr, *duration = nullptr, *bytes = nullptr;  ///< seconds and bytes
+};
+
+/// Writes `events` column by column, so that millions of them stand in memory once. `places` are
+/// those of the same timeline.
+void write_events(const Timeline& timeline, const std::vector<std::size_t>& places,
+                  const EventColumns& columns);
+
+/// The same of events made already.
+void write_records(const std::vector<Event>& events, const EventColumns& columns);
 
 /// The chain of events that makes the step as long as it is, in time: each starts where the one
 /// before it ends, and their durations sum to the step time.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "scalemodel/base/index.hpp"
+#include "scalemodel/base/large_memory.hpp"
 #include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
@@ -131,13 +132,14 @@ class Simulation {
              const std::vector<double>& slowdown, const std::vector<Seconds>& carried)
       : c_(costs), options_(options), slowdown_(slowdown), stages_(at(costs.stages)) {
     const std::size_t inputs = costs.chunks.size() * at(costs.micro_batches);
-    forward_inputs_.resize(inputs);
-    gradient_inputs_.resize(inputs);
+    forward_inputs_ = large_vector<Arrival>(inputs);
+    gradient_inputs_ = large_vector<Arrival>(inputs);
     result_.first_pass.push_back(0);
     for (int s = 0; s < costs.stages; ++s) prepare(s, carried.empty() ? Seconds{} : carried[at(s)]);
     const std::size_t passes = at(result_.first_pass.back());
-    result_.passes.reserve(passes);
-    while (result_.passes.size() < passes) {  // memory touched for the first time is slow
+    reserve_large(result_.passes, passes);
+    reserve_large(result_.transfers, 2 * inputs);  // at most one each way of a micro-batch
+    while (result_.passes.size() < passes) {       // memory touched for the first time is slow
       poll_point(kTouched);
       result_.passes.resize(std::min(passes, result_.passes.size() + kTouched));
     }

@@ -261,9 +261,27 @@ def _aliases(kind: str, paths: tuple[tuple[str, Path, int], ...]) -> dict[str, s
     return index
 
 
+#: Of each kind: its files, when each was written, and the names its aliases stand for.
+_KNOWN_ALIASES: dict[str, tuple[Mapping[str, Path], dict[str, int], dict[str, str]]] = {}
+when_changed(_KNOWN_ALIASES.clear)
+
+
 def _by_alias(kind: str, paths: Mapping[str, Path], label: str) -> str | None:
-    stamped = tuple((name, path, _modified_ns(path)) for name, path in paths.items())
-    return _aliases(kind, stamped).get(normalised(str(label)))
+    """Entry that a label stands for, by a look at one file where that is known already.
+
+    `_paths` has looked at the folders and at every private file. A file of the package that was
+    edited since is noticed where it is the one found, or where nothing is.
+    """
+    wanted = normalised(str(label))
+    listed, written_ns, names_of = _KNOWN_ALIASES.get(kind, ({}, {}, {}))
+    found = names_of.get(wanted) if listed is paths else None
+    if found is not None and _modified_ns(paths[found]) == written_ns[found]:
+        return found
+    written_ns = {name: _modified_ns(path) for name, path in paths.items()}
+    stamped = tuple((name, path, written_ns[name]) for name, path in paths.items())
+    names_of = _aliases(kind, stamped)
+    _KNOWN_ALIASES[kind] = (paths, written_ns, names_of)
+    return names_of.get(wanted)
 
 
 def is_entry(kind: str, label: str) -> bool:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from scalemodel.search.table_file import Writer
 
 #: Rows of a sweep that are in memory at once.
-CHUNK_ROWS = 200_000
+CHUNK_ROWS = 65_536
 
 
 def add_space(parser: argparse.ArgumentParser) -> Any:

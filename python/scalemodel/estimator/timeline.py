@@ -32,6 +32,8 @@ _EVENT_COLUMNS = (
     "bytes",
 )
 
+_BLOCK = 1 << 16  # events named at a time
+
 
 class Timeline:
     """One training step as events on one representative rank per pipeline stage.
@@ -217,19 +219,32 @@ def _event_table(columns: dict[str, Any], chunks: int) -> pd.DataFrame:
     import pandas as pd
 
     kinds, streams = list(_core.ACTIVITIES), list(_core.STREAMS)
-    codes = columns["kind"].astype(np.int32) * (chunks + 1) + columns["chunk"] + 1
-    name_of_code = np.zeros(len(kinds) * (chunks + 1), dtype=np.int16)
+    kind_codes, chunk_codes = columns["kind"], columns["chunk"]
+    events, width = len(kind_codes), chunks + 1
+    # In blocks that a cache holds: what is new for millions of events is their codes alone.
+    blocks = [slice(begin, begin + _BLOCK) for begin in range(0, events, _BLOCK)]
+
+    def codes_of(block: slice) -> Any:
+        return kind_codes[block].astype(np.int32) * width + chunk_codes[block] + 1
+
+    counts = np.zeros(len(kinds) * width, dtype=np.int64)
+    for block in blocks:
+        counts += np.bincount(codes_of(block), minlength=len(counts))
+    name_of_code = np.zeros(len(counts), dtype=np.int16)
     names: dict[str, int] = {}
-    for code in np.flatnonzero(np.bincount(codes)).tolist():
-        kind, chunk = kinds[code // (chunks + 1)], code % (chunks + 1) - 1
+    for code in np.flatnonzero(counts).tolist():
+        kind, chunk = kinds[code // width], code % width - 1
         words = kind.replace("_", " ")
         # With one chunk, events with and without it read alike: categories must not.
         name = f"{words}, chunk {chunk}" if chunk >= 0 and chunks > 1 else words
         name_of_code[code] = names.setdefault(name, len(names))
+    name_codes = np.empty(events, dtype=np.min_scalar_type(-max(1, len(names))))
+    for block in blocks:
+        name_codes[block] = name_of_code[codes_of(block)]
     named = {
         "stream": (columns["stream"], streams),
         "kind": (columns["kind"], kinds),
-        "name": (name_of_code[codes], list(names)),
+        "name": (name_codes, list(names)),
     }
     found: dict[str, Any] = {}
     for column in _EVENT_COLUMNS:

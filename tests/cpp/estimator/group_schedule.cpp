@@ -339,4 +339,59 @@ TEST_CASE("what strategies share may be kept: answers are the same, bit for bit"
   }
 }
 
+TEST_CASE("no step is shorter than what its sums say before it is scheduled") {
+  for (const int layers : {6, 24}) {
+    const ComposedQuestion question(layers);
+    for (const bool forward_only : {false, true}) {
+      const GroupTables tables = question.tables(forward_only);
+      GroupEvaluator looking(tables);
+      std::uint64_t scheduled = 0;
+      const std::uint64_t rows = question.space.size();
+      for (std::uint64_t row = 0; row < rows; row += layers == 6 ? 1 : 7) {
+        CAPTURE(row);
+        const GroupStrategy strategy = question.space.at(row);
+        const Reason verdict = looking.look_at(strategy);
+        const GroupEstimate whole = evaluate_groups(tables, strategy);
+        REQUIRE(verdict == whole.verdict);
+        CHECK(looking.least_step_time() <= whole.step_time);
+        if (row % 3 != 0) continue;  // the passes of the others are left out
+        ++scheduled;
+        CHECK(looking.estimate() == whole);
+        CHECK(looking.estimate() == whole);  // asked again
+      }
+      CHECK(scheduled > 0);
+    }
+  }
+}
+
+TEST_CASE("a search that schedules what may be among the best finds the same as a sweep") {
+  const ComposedQuestion question(6);
+  const GroupTables tables = question.tables(false);
+  const std::uint64_t rows = question.space.size();
+  std::vector<GroupEstimate> all(rows);
+  REQUIRE(sweep_groups(tables, question.space, 1, all, {}));
+  const auto* column = find_group_column("step_time_s");
+  for (const bool too_big : {false, true}) {
+    for (const std::size_t top : {std::size_t{1}, std::size_t{40}}) {
+      CAPTURE(too_big);
+      CAPTURE(top);
+      GroupSearchOptions options;
+      options.objective.terms = {{column, 1}};
+      options.top = top;
+      options.too_big = too_big;
+      const GroupSearchResult found = search_groups(tables, question.space, options, {});
+      // A constraint that always holds has every row scheduled.
+      options.constraints = {{column, Comparison::greater_equal, 0, nullptr}};
+      const GroupSearchResult whole = search_groups(tables, question.space, options, {});
+      CHECK(found.counts.evaluated == rows);
+      CHECK(found.counts.verdicts == whole.counts.verdicts);
+      REQUIRE(found.candidates.size() == whole.candidates.size());
+      for (std::size_t i = 0; i < found.candidates.size(); ++i) {
+        CHECK(found.candidates[i].row == whole.candidates[i].row);
+        CHECK(found.candidates[i].estimate == all[found.candidates[i].row]);
+      }
+    }
+  }
+}
+
 }  // namespace scalemodel

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -180,6 +181,35 @@ TEST_CASE("malformed columns are refused") {
   CHECK_THROWS_WITH_AS(front_of({{1.0, 2.0}, {1.0, std::numeric_limits<double>::quiet_NaN()}}),
                        "columns: column 1, row 1 is NaN; must be a number or infinite",
                        std::invalid_argument);
+}
+
+TEST_CASE("many rows are put in order by counting: the front is that of the definition") {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr int kRows = 4200;
+  Numbers numbers(5);
+  for (const std::size_t objectives : {2, 3, 4}) {
+    CAPTURE(objectives);
+    // All stay but in pairs of equal rows; first values close together, of both signs, or few.
+    for (const int kind : {0, 1, 2}) {
+      CAPTURE(kind);
+      Table table(objectives);
+      for (int row = 0; row < kRows; ++row) {
+        double sum = 0;
+        for (std::size_t k = 0; k + 1 < objectives; ++k) {
+          double value = numbers.next();
+          if (k == 0 && kind == 0) value = 1e9 + 1e-6 * value;
+          if (k == 0 && kind == 1)
+            value = row % 50 == 0 ? (row % 100 == 0 ? kInf : -kInf) : 1e-300 * (value - 0.5);
+          if (k == 0 && kind == 2) value = std::floor(3 * value) * (row % 2 == 0 ? -0.0 : 0.0);
+          if (row % 2 == 1 && k > 0) value = table[k].back();
+          table[k].push_back(value);
+          sum += k == 0 ? 0 : value;
+        }
+        table.back().push_back(row % 3 == 0 ? 1 - sum : 2 - sum);
+      }
+      CHECK(front_of(table) == by_definition(table));
+    }
+  }
 }
 
 }  // namespace

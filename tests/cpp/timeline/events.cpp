@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "scalemodel/timeline/trace.hpp"
 #include "timeline/regular.hpp"
@@ -42,6 +43,33 @@ TEST_CASE("events of one stream follow each other, within the step") {
     }
     CHECK(ordered);
     CHECK(inside);
+  });
+}
+
+TEST_CASE("columns of events hold what the records do, each stream where its place says") {
+  for_timelines(100, 55, [](Question&, const Strategy&, const Timeline& t) {
+    const std::vector<Event> all = events(t);
+    const std::vector<std::size_t> places = event_places(t);
+    REQUIRE(places.back() == all.size());
+    std::vector<std::int32_t> rank(all.size()), chunk(all.size()), micro_batch(all.size());
+    std::vector<std::int8_t> stream(all.size()), activity(all.size());
+    std::vector<double> start(all.size()), duration(all.size()), bytes(all.size());
+    write_events(t, places,
+                 {rank.data(), stream.data(), activity.data(), chunk.data(), micro_batch.data(),
+                  start.data(), duration.data(), bytes.data()});
+    bool equal = true, placed = true;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Event& e = all[i];
+      equal = equal && rank[i] == e.rank && stream[i] == static_cast<std::int8_t>(e.stream) &&
+              activity[i] == static_cast<std::int8_t>(e.activity) && chunk[i] == e.chunk &&
+              micro_batch[i] == e.micro_batch && start[i] == e.start.base() &&
+              duration[i] == e.duration.base() && bytes[i] == e.bytes.base();
+      const std::size_t of =
+          static_cast<std::size_t>(e.rank) * kStreams + static_cast<std::size_t>(e.stream);
+      placed = placed && places[of] <= i && i < places[of + 1];
+    }
+    CHECK(equal);
+    CHECK(placed);
   });
 }
 

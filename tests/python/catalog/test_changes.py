@@ -82,6 +82,64 @@ def test_a_private_entry_counts_at_once(
     assert step_time_s() == shipped_s
 
 
+def test_an_alias_known_already_costs_a_look_at_one_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert catalog.find("accelerators", "NVIDIA H100 80GB HBM3") == "h100_sxm_80"
+    looked: list[str] = []
+    stamp = catalog._modified_ns
+
+    def noted(path: str | Path) -> int:
+        looked.append(Path(path).stem)
+        return stamp(path)
+
+    monkeypatch.setattr(catalog, "_modified_ns", noted)
+    assert catalog.find("accelerators", "NVIDIA H100 80GB HBM3") == "h100_sxm_80"
+    assert looked == ["h100_sxm_80"]
+
+
+def test_aliases_of_private_entries_count_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alias, table = "NVIDIA H100 80GB HBM3", dict(catalog.load("accelerators", "a100_sxm_80"))
+    table.pop("aliases", None)
+    monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", str(tmp_path))
+    assert catalog.find("accelerators", alias) == "h100_sxm_80"
+
+    def named(name: str, *aliases: str) -> None:
+        text = toml_text({**table, "name": name, "title": name, "aliases": list(aliases)})
+        write(tmp_path, "accelerators", name, text)
+
+    named("mine", "My Part")  # a further file in a folder that was not there
+    assert catalog.find("accelerators", "my part") == "mine"
+    named("mine", "Their Part")  # the same file with another alias
+    assert catalog.find("accelerators", "their-part") == "mine"
+    assert not catalog.is_entry("accelerators", "my part")
+    named("other", "My Part")
+    assert catalog.find("accelerators", "my part") == "other"
+    (tmp_path / "accelerators" / "other.toml").unlink()
+    assert not catalog.is_entry("accelerators", "my part")
+    assert catalog.find("accelerators", alias) == "h100_sxm_80"
+
+
+def test_an_edited_entry_of_the_package_has_the_aliases_it_has_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = catalog.load("accelerators", "a100_sxm_80")
+    folder = tmp_path / "accelerators"
+    monkeypatch.setattr(catalog, "_EMBEDDED_FOLDERS", {"accelerators": str(folder)})
+
+    def aliased(*aliases: str) -> None:
+        text = toml_text({**shipped, "name": "part", "title": "part", "aliases": list(aliases)})
+        write(tmp_path, "accelerators", "part", text)
+
+    aliased("First")
+    assert catalog.find("accelerators", "first") == "part"
+    aliased("Second")
+    assert not catalog.is_entry("accelerators", "first")
+    assert catalog.find("accelerators", "second") == "part"
+
+
 def test_what_does_not_change_is_made_once() -> None:
     cluster = sm.cluster("dgx_h100", nodes=8)
     assert sm.model("llama3_70b") is sm.model("llama3_70b")

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/large_memory.hpp"
 #include "scalemodel/base/pair_numbers.hpp"
 #include "scalemodel/base/poll.hpp"
 
@@ -281,6 +282,7 @@ struct Edges {
 
   explicit Edges(const RoutingInstance& instance) {
     PollPoints points;
+    for (Numbers* column : {&left, &right, &flow}) reserve_large(*column, instance.size());
     for (std::size_t f = 0; f < instance.size(); ++f) {
       points();
       if (instance.paths_of(f) == 0) continue;
@@ -349,8 +351,10 @@ std::optional<std::int32_t> shared_spines(const RoutingInstance& instance) {
 /// Colours the flows and sends colour c over path c modulo `spines`.
 Choice coloured(const RoutingInstance& instance, std::int32_t colours, std::int32_t spines) {
   const Edges edges(instance);
-  Choice choice(instance.size(), PathSets::kNone);
-  Numbers colour(edges.flow.size());
+  Choice choice;
+  reserve_large(choice, instance.size());
+  choice.assign(instance.size(), PathSets::kNone);
+  auto colour = large_vector<std::int32_t>(edges.flow.size());
   const std::int32_t leaves = instance.graph.two_tier().leaves;
   balanced_colouring(leaves, leaves, edges.left, edges.right, colours, colour);
   for (std::size_t e = 0; e < edges.flow.size(); ++e) choice[edges.flow[e]] = colour[e] % spines;

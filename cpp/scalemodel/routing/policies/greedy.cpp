@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/large_memory.hpp"
 #include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
@@ -27,13 +28,13 @@ class Classes {
  public:
   explicit Classes(const RoutingInstance& instance) {
     const std::size_t flows = instance.size();
-    from_.resize(flows);
-    to_.resize(flows);
+    resize_large(from_, flows);
+    resize_large(to_, flows);
     for (std::size_t f = 0; f < flows; ++f) {
       from_[f] = instance.graph.end_switch(instance.flows.source[f]);
       to_[f] = instance.graph.end_switch(instance.flows.destination[f]);
     }
-    members_.resize(2 * flows);
+    resize_large(members_, 2 * flows);
     add(from_, "a_", instance.graph.nodes(), 0);
     add(to_, "b_", instance.graph.nodes(), static_cast<std::int32_t>(flows));
     std::ranges::sort(classes_, [](const Class& a, const Class& b) {
@@ -45,7 +46,7 @@ class Classes {
   /// Calls `visit(flow)` once per flow, in the order of the classes.
   template <class Visit>
   void for_each(const Visit& visit) const {
-    std::vector<char> done(from_.size(), 0);
+    auto done = large_vector<char>(from_.size());
     for (const Class& c : classes_) {
       for (std::int32_t i = c.begin; i < c.end; ++i) {
         if (i + kFlowsAhead < c.end) {
@@ -138,7 +139,9 @@ std::int32_t least_loaded_path(const RoutingInstance& instance, std::size_t flow
 }  // namespace
 
 Choice greedy(const RoutingInstance& instance) {
-  Choice choice(instance.size(), PathSets::kNone);
+  Choice choice;
+  reserve_large(choice, instance.size());
+  choice.assign(instance.size(), PathSets::kNone);
   const Classes classes(instance);
   if (instance.graph.two_tier().leaves > 0) {
     // A vector register holds eight 16-bit loads; no load exceeds the number of flows.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "scalemodel/base/large_memory.hpp"
+
 namespace scalemodel {
 
 JobObjective::JobObjective(const RoutingInstance& instance, RateModel model)
@@ -16,13 +18,15 @@ JobObjective::JobObjective(const RoutingInstance& instance, RateModel model)
   std::ranges::for_each(instance.paths.host_down, keep);
   std::ranges::for_each(instance.paths.link, keep);
   by_job_ = flows_by_job(instance.flows);
-  rates_.resize(instance.size());
+  resize_large(rates_, instance.size());
   values_.resize(instance.flows.jobs);
   bytes_.assign(capacity_.size(), 0.0);
 }
 
 void JobObjective::set_flow_links(std::span<const std::int32_t> choice) {
   const PathSets& paths = instance_.paths;
+  reserve_large(flows_.first, choice.size() + 1);
+  reserve_large(flows_.link, 4 * choice.size());
   flows_.first.assign(1, 0);
   flows_.link.clear();
   const auto add = [&](std::int32_t link) {

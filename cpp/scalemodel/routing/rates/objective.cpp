@@ -75,6 +75,43 @@ Seconds pigeonhole_of(LeafDemand& leaf) {
   return Seconds{most / *high};
 }
 
+/// What flows put on the links between switches.
+class LinkLoads {
+ public:
+  explicit LinkLoads(const RoutingInstance& instance)
+      : instance_(instance), loads_(instance.graph.links()) {}
+
+  void add(std::size_t flow, std::int32_t choice, double bytes) {
+    poll_point();
+    if (choice == PathSets::kNone || instance_.is_local(flow)) return;
+    for (const std::int32_t link : instance_.links(flow, choice)) {
+      loads_[link].bytes += bytes;
+      ++loads_[link].flows;
+    }
+  }
+
+  FabricLoad most() const {
+    const LinkGraph& graph = instance_.graph;
+    FabricLoad load;
+    for (std::int32_t link = 0; link < graph.links(); ++link) {
+      const Load& of_link = loads_[link];
+      if (of_link.flows == 0) continue;
+      load.flows = std::max(load.flows, of_link.flows);
+      load.bytes = max(load.bytes, Bytes{of_link.bytes});
+      load.drain = max(load.drain, Bytes{of_link.bytes} / graph.capacity(link));
+    }
+    return load;
+  }
+
+ private:
+  struct Load {
+    double bytes = 0;
+    std::int32_t flows = 0;
+  };
+  const RoutingInstance& instance_;
+  std::vector<Load> loads_;
+};
+
 /// Demand of every switch with NICs: leaving flows by node, then entering flows by node.
 std::vector<LeafDemand> leaf_demands(const RoutingInstance& instance) {
   const LinkGraph& graph = instance.graph;
@@ -183,32 +220,21 @@ std::vector<double> link_rates(const RoutingInstance& instance, const FairParts&
 }
 
 FabricLoad fabric_load(const RoutingInstance& instance, const Routing& routing) {
-  const LinkGraph& graph = instance.graph;
-  std::vector<double> bytes(graph.links(), 0.0);
-  std::vector<std::int32_t> flows(graph.links(), 0);
+  LinkLoads loads(instance);
   for (std::size_t f = 0; f < instance.size(); ++f) {
-    if (instance.is_local(f)) continue;
-    poll_point();
     for (std::int32_t part = routing.first[f]; part < routing.first[f + 1]; ++part) {
-      if (routing.choice[part] == PathSets::kNone) continue;
-      for (const std::int32_t link : instance.links(f, routing.choice[part])) {
-        bytes[link] += routing.share[part] * instance.flows.bytes[f];
-        ++flows[link];
-      }
+      loads.add(f, routing.choice[part], routing.share[part] * instance.flows.bytes[f]);
     }
   }
-  FabricLoad load;
-  for (std::int32_t link = 0; link < graph.links(); ++link) {
-    if (flows[link] == 0) continue;
-    load.flows = std::max(load.flows, flows[link]);
-    load.bytes = max(load.bytes, Bytes{bytes[link]});
-    load.drain = max(load.drain, Bytes{bytes[link]} / graph.capacity(link));
-  }
-  return load;
+  return loads.most();
 }
 
 Seconds drain_of(const RoutingInstance& instance, const Choice& choice) {
-  return fabric_load(instance, single_path(choice)).drain;
+  LinkLoads loads(instance);
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    loads.add(f, choice[f], instance.flows.bytes[f]);
+  }
+  return loads.most().drain;
 }
 
 LoadBound load_bound(const RoutingInstance& instance) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "scalemodel/base/large_memory.hpp"
 #include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
@@ -42,9 +43,9 @@ void WaterFilling::list_users(const Incidence& uses) {
     sum += std::exchange(links_[e].active, 0);
   }
   user_first_.back() = sum;
-  user_.resize(uses.link.size());
+  resize_large(user_, uses.link.size());
   if constexpr (weighted) {
-    user_weight_.resize(uses.link.size());
+    resize_large(user_weight_, uses.link.size());
     weight_.assign(links_.size(), 0.0);
   }
   const auto entities = static_cast<std::int32_t>(uses.size());
@@ -81,6 +82,7 @@ void WaterFilling::start(const Incidence& uses, std::span<double> value) {
     if (at < heap_.size()) sift_down(at);
   }
   caps_.clear();
+  reserve_large(frozen_, value.size());
   frozen_.assign(value.size(), 1);
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(value.size()); ++i) {
     if (uses.first[i] == uses.first[i + 1]) continue;
@@ -187,7 +189,7 @@ void WaterFilling::solve(std::span<const double> capacity, const Incidence& uses
 FairParts fair_parts(const RoutingInstance& instance, const Routing& routing,
                      WaterFilling& filling) {
   FairParts parts{flow_links(instance, routing), {}};
-  parts.rate.resize(parts.uses.size());
+  resize_large(parts.rate, parts.uses.size());
   filling.solve(instance.graph.capacities(), parts.uses, parts.rate);
   return parts;
 }
@@ -200,7 +202,7 @@ std::vector<double> fair_rates(const RoutingInstance& instance, const Routing& r
 std::vector<double> flow_rates(const RoutingInstance& instance, const Routing& routing,
                                const FairParts& parts) {
   const bool whole = routing.sprayed || routing.choice.size() == instance.size();
-  std::vector<double> rates(instance.size());
+  auto rates = large_vector<double>(instance.size());
   for (std::size_t f = 0; f < rates.size(); ++f) {
     if (!instance.is_local(f) && instance.paths_of(f) == 0) {
       rates[f] = 0;
