@@ -169,31 +169,40 @@ Lanes PassProgram::end(const SampledTimes& times) {
   return places[last_place_];
 }
 
-PipelinePath PassProgram::path(const PipelineTimes& times) {
-  lasts_[Lasting::kHop] = times.hop.base();
-  lasts_[Lasting::kEarly] = times.early.base();
+std::array<PipelinePath, 2> PassProgram::paths(const PipelineTimes& a, const PipelineTimes& b) {
+  const auto both = [&](auto time_of) { return Pair{time_of(a).base(), time_of(b).base()}; };
+  lasts_[Lasting::kHop] = both([](const PipelineTimes& times) { return times.hop; });
+  lasts_[Lasting::kEarly] = both([](const PipelineTimes& times) { return times.early; });
   for (std::size_t i = Lasting::kOthers; i < lasting_.size(); ++i) {
-    double sum = 0;
-    for (const Share& s : lasting_[i].shares) sum += s.count * times.parts[s.part][s.time].base();
+    Pair sum{};
+    for (const Share& s : lasting_[i].shares) {
+      sum +=
+          s.count * both([&](const PipelineTimes& times) { return times.parts[s.part][s.time]; });
+    }
     lasts_[i] = sum;
   }
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     term_lasts_[i] = terms_[i].times * lasts_[at(terms_[i].what)];
   }
-  double* const ends = ends_.data();
-  const double* const terms = term_lasts_.data();
+  Pair* const ends = ends_.data();
+  const Pair* const terms = term_lasts_.data();
   for (std::size_t i = 1; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    const double a = ends[step.a], b = ends[step.b];
-    ends[i] = (b > a ? b : a) + terms[step.first] + terms[step.second];
+    const Pair first = ends[step.a], second = ends[step.b];
+    ends[i] = (second > first ? second : first) + terms[step.first] + terms[step.second];
   }
+  return {path_back(0), path_back(1)};
+}
+
+/// The path to the end of a run, from the end.
+PipelinePath PassProgram::path_back(std::size_t sample) {
   taken_.assign(lasting_.size(), 0);
   for (std::int32_t i = last_; i != kStart;) {
     const Step& step = steps_[at(i)];
     for (const std::int32_t term : {step.second, step.first}) {
       taken_[at(terms_[at(term)].what)] += terms_[at(term)].times;
     }
-    i = ends[step.b] > ends[step.a] ? step.b : step.a;
+    i = ends_[at(step.b)][sample] > ends_[at(step.a)][sample] ? step.b : step.a;
   }
   PipelinePath path;
   path.hops = taken_[Lasting::kHop];

@@ -2,6 +2,7 @@
 // schedules.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -20,8 +21,8 @@ class PassProgram {
 
   /// The end of the last pass and of the traffic, at each sample of a batch.
   Lanes end(const SampledTimes& times);
-  /// The longest path at one sample.
-  PipelinePath path(const PipelineTimes& times);
+  /// The longest paths at two samples, found side by side.
+  std::array<PipelinePath, 2> paths(const PipelineTimes& a, const PipelineTimes& b);
 
  private:
   friend class PassRecorder;
@@ -56,8 +57,13 @@ class PassProgram {
   static constexpr std::int32_t kStart = 0;    ///< step at time zero
   static constexpr std::int32_t kNothing = 0;  ///< term
 
+  /// Times at two samples. In a vector the later of two is one instruction, where it is a branch
+  /// for most compilers, which nothing can foresee.
+  using Pair = double __attribute__((vector_size(2 * sizeof(double))));
+
   void name_what_lasts(const PassSequence& sequence);
   void place();
+  PipelinePath path_back(std::size_t sample);
 
   std::vector<Lasting> lasting_;
   std::vector<Term> terms_;
@@ -67,7 +73,8 @@ class PassProgram {
   std::int32_t last_place_ = 0;
   // Room for a run.
   std::vector<Lanes> places_, lane_lasts_, lane_terms_;
-  std::vector<double> ends_, lasts_, term_lasts_, taken_;
+  std::vector<Pair> ends_, lasts_, term_lasts_;
+  std::vector<double> taken_;
 };
 
 }  // namespace scalemodel::detail

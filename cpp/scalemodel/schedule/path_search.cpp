@@ -96,9 +96,18 @@ class PathSearch {
       longest = longest.max(lasts);
     };
     for (Found& found : found_) cover(found);
+    // Two missing paths are found at once; the first of them may make the second needless.
+    std::array<PipelinePath, 2> paths;
+    std::size_t beside = kLanes;
     for (std::size_t i = 0; i < kLanes; ++i) {
       if (longest[i] >= least[i]) continue;
-      found_.push_back({CountedPath(program_.path(samples.samples[i])), number, Covered{}});
+      const bool ready = i == beside;
+      if (!ready) {
+        beside = i + 1;
+        while (beside < kLanes && longest[beside] >= least[beside]) ++beside;
+        paths = program_.paths(samples.samples[i], samples.samples[std::min(beside, kLanes - 1)]);
+      }
+      found_.push_back({CountedPath(paths[ready ? 1 : 0]), number, Covered{}});
       cover(found_.back());
       missing[i] = true;
     }

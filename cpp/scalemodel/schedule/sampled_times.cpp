@@ -24,15 +24,20 @@ Shared sampled(std::size_t kinds, StepTrafficKind traffic, std::size_t batch) {
 }  // namespace
 
 SampledTimes::SampledTimes(const std::array<PipelineTimes, kLanes>& given) : samples(given) {
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    for (std::size_t part = 0; part < kPipelineParts; ++part) {
-      for (std::size_t time = 0; time < kPassTimes; ++time) {
-        parts[part][time].set(lane, static_cast<float>(samples[lane].parts[part][time].base()));
-      }
+  const auto lanes_of = [&](const auto& time_of) {
+    std::array<float, kLanes> lanes;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = static_cast<float>(time_of(samples[lane]).base());
     }
-    hop.set(lane, static_cast<float>(samples[lane].hop.base()));
-    early.set(lane, static_cast<float>(samples[lane].early.base()));
+    return Lanes(lanes);
+  };
+  for (std::size_t part = 0; part < kPipelineParts; ++part) {
+    for (std::size_t time = 0; time < kPassTimes; ++time) {
+      parts[part][time] = lanes_of([=](const PipelineTimes& t) { return t.parts[part][time]; });
+    }
   }
+  hop = lanes_of([](const PipelineTimes& t) { return t.hop; });
+  early = lanes_of([](const PipelineTimes& t) { return t.early; });
 }
 
 const SampledTimes& SampledBatches::next() {

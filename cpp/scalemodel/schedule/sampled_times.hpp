@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,7 +17,16 @@ inline constexpr std::size_t kLanes = 16;
 /// Times at several samples at once. They only tell whether a path is missing: single precision.
 /// In parts of four, which every processor and WebAssembly add and compare at once.
 class Lanes {
+  /// Of GCC and Clang: arithmetic lane by lane.
+  static constexpr std::size_t kQuad = 4;
+  static constexpr std::size_t kQuads = kLanes / kQuad;
+  using Quad = float __attribute__((vector_size(kQuad * sizeof(float))));
+
  public:
+  Lanes() = default;
+  explicit Lanes(const std::array<float, kLanes>& lanes)
+      : of_(std::bit_cast<std::array<Quad, kQuads>>(lanes)) {}
+
   float operator[](std::size_t lane) const { return of_[lane / kQuad][lane % kQuad]; }
   void set(std::size_t lane, float value) { of_[lane / kQuad][lane % kQuad] = value; }
 
@@ -60,11 +70,6 @@ class Lanes {
   }
 
  private:
-  /// Of GCC and Clang: arithmetic lane by lane.
-  static constexpr std::size_t kQuad = 4;
-  static constexpr std::size_t kQuads = kLanes / kQuad;
-  using Quad = float __attribute__((vector_size(kQuad * sizeof(float))));
-
   std::array<Quad, kQuads> of_{};
 };
 

@@ -5,6 +5,9 @@
 #include <cstddef>
 
 #include "scalemodel/base/poll.hpp"
+#include "scalemodel/serving/closed_loop.hpp"
+#include "scalemodel/serving/demand.hpp"
+#include "scalemodel/serving/layout_times.hpp"
 
 namespace scalemodel {
 namespace {
@@ -56,6 +59,55 @@ void keep_best(std::vector<ServingPlan>& plans, ServingGoal goal, std::size_t to
   if (plans.size() > top) plans.resize(top);
 }
 
+/// What plans were found so far, to tell which others are worse than these.
+class PlansFound {
+ public:
+  PlansFound(ServingGoal goal, std::size_t top) : goal_(goal), top_(top) {}
+
+  /// Whether `top` of those found come before a plan, whatever its place.
+  bool beyond_best(const ServingPlan& plan) const {
+    return best_.size() == top_ && (top_ == 0 || better(best_.back(), plan, goal_));
+  }
+  /// Whether one of those found beats a plan in tokens or time between them, and is no worse in the
+  /// other.
+  bool behind_front(const ServingPlan& plan) const {
+    const Pace pace = pace_of(plan);
+    const auto after = std::ranges::upper_bound(front_, pace.tpot, {}, &Pace::tpot);
+    if (after == front_.begin()) return false;
+    const Pace& other = *std::prev(after);
+    return other.rate > pace.rate || (other.rate == pace.rate && other.tpot < pace.tpot);
+  }
+  void add(const ServingPlan& plan) {
+    if (!beyond_best(plan)) {
+      const auto place = std::ranges::upper_bound(
+          best_, plan,
+          [this](const ServingPlan& a, const ServingPlan& b) { return better(a, b, goal_); });
+      best_.insert(place, plan);
+      if (best_.size() > top_) best_.pop_back();
+    }
+    if (behind_front(plan)) return;
+    const Pace pace = pace_of(plan);
+    const auto first = std::ranges::lower_bound(front_, pace.tpot, {}, &Pace::tpot);
+    auto last = first;
+    while (last != front_.end() && last->rate <= pace.rate) ++last;
+    front_.insert(front_.erase(first, last), pace);
+  }
+
+ private:
+  struct Pace {
+    Seconds tpot;
+    double rate = 0;
+  };
+  static Pace pace_of(const ServingPlan& plan) {
+    return {plan.state.tpot, tokens_per_accelerator(plan)};
+  }
+
+  ServingGoal goal_;
+  std::size_t top_;
+  std::vector<ServingPlan> best_;  ///< best first
+  std::vector<Pace> front_;        ///< both grow
+};
+
 /// Plans of one layout.
 struct PlanPart {
   std::vector<ServingPlan> best, front;
@@ -101,6 +153,109 @@ std::vector<ServingLayout> serving_layouts(const Model& model, const Cluster& cl
   return found;
 }
 
+namespace {
+
+/// What one worker of a search holds.
+struct PlanWorker {
+  LayoutTimes times;
+  PlansFound found;
+};
+
+/// All plans of a layout, one limit of tokens per step after the other.
+class LayoutSearch {
+ public:
+  LayoutSearch(const ServingQuestion& question, const ServingChoices& choices,
+               const ServingLimits& limits, std::size_t top, double patches)
+      : question_(question), choices_(choices), limits_(limits), top_(top), patches_(patches) {}
+
+  PlanPart of(const ServingLayout& layout, PlanWorker& worker) const {
+    PlanPart part;
+    const RequestLengths lengths{question_.mix.input, question_.mix.output, patches_};
+    std::size_t front_room = kMaxKept;
+    for (const double tokens : choices_.batched_tokens) {
+      Engine limited = question_.engine;
+      limited.max_batched_tokens = static_cast<int>(tokens);
+      const CacheCapacity capacity =
+          cache_capacity(question_.model, question_.cluster, limited, question_.kernels, layout,
+                         lengths, question_.draft, question_.pool.get());
+      // Step times are asked for where there is room for a sequence: in few of many layouts.
+      if (capacity.max_running_sequences > 0) {
+        add_plans(part, worker, layout, capacity, front_room);
+      }
+    }
+    keep_best(part.best, limits_.goal, top_);
+    keep_front(part.front);
+    return part;
+  }
+
+ private:
+  static constexpr std::size_t kMaxKept = 4096;
+
+  void add_plans(PlanPart& part, PlanWorker& worker, const ServingLayout& layout,
+                 const CacheCapacity& capacity, std::size_t& front_room) const {
+    const StepTimes& times = worker.times.of(layout);
+    const Demand demand(question_.mix);
+    const StepsOfMix steps(times, capacity, demand);
+    const double counted = layout.attention_ranks() + question_.expert_price * layout.expert_ranks;
+    double last = 0;
+    for (int step = 0; last < capacity.max_running_sequences; ++step) {
+      poll_point(16);
+      last = std::min(std::exp2(static_cast<double>(step) / choices_.per_octave),
+                      capacity.max_running_sequences);
+      ServingPlan plan{layout, capacity.max_batched_tokens, last, 1, {}, counted};
+      part.plans += 1;
+      if (!judge(plan, steps, worker.found)) continue;
+      part.feasible += 1;
+      const bool best = !worker.found.beyond_best(plan), front = !worker.found.behind_front(plan);
+      if (!best && !front) continue;
+      worker.found.add(plan);
+      if (best) part.best.push_back(plan);
+      if (front) part.front.push_back(plan);
+      if (part.best.size() >= std::max(kMaxKept, 2 * top_)) {
+        keep_best(part.best, limits_.goal, top_);
+      }
+      if (part.front.size() >= front_room) {
+        keep_front(part.front);
+        // A front that stays long is looked through again once it has doubled.
+        front_room = std::max(kMaxKept, 2 * part.front.size());
+      }
+    }
+  }
+
+  /// Whether a plan is within the limits. Its time to the first token is found where it decides on
+  /// that, or where the plan may be an answer.
+  bool judge(ServingPlan& plan, const StepsOfMix& steps, const PlansFound& found) const {
+    const RequestMix& mix = question_.mix;
+    if (mix.adaptive_drafts) {
+      plan.state = steady_state(steps.times(), steps.capacity(), mix, plan.concurrency);
+      count_instances(plan);
+      return within(plan, limits_);
+    }
+    const ClosedLoopState kept = closed_loop_state(steps, plan.concurrency);
+    plan.state = pace_of(steps, mix, kept);
+    count_instances(plan);
+    const bool asked = limits_.ttft > Seconds{};
+    if (asked || !found.beyond_best(plan) || !found.behind_front(plan)) {
+      add_first_token(plan.state, steps, kept);
+    }
+    return within(plan, limits_);
+  }
+
+  void count_instances(ServingPlan& plan) const {
+    if (limits_.rate > 0 && plan.state.requests_per_s > 0) {
+      plan.instances = std::ceil(limits_.rate / plan.state.requests_per_s - 1e-9);
+    }
+  }
+
+  const ServingQuestion& question_;
+  const ServingChoices& choices_;
+  const ServingLimits& limits_;
+  std::size_t top_;
+  double patches_;
+};
+
+}  // namespace
+
 ServingPlans search_serving(const ServingQuestion& question, const ServingChoices& choices,
                             const ServingLimits& limits, std::size_t top, int threads,
                             const Poll& poll) {
@@ -108,58 +263,22 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
   std::vector<PlanPart> parts(layouts.size());
   ThreadPool pool(threads, poll, layouts.size());
   const double patches = request_patches(question.model, question.mix);
-  const RequestLengths lengths{question.mix.input, question.mix.output, patches};
+  const LayoutSearch search(question, choices, limits, top, patches);
+  const StepQuestion asked{question.model,     question.cluster, question.engine, question.kernels,
+                           question.imbalance, patches,          question.draft,  question.pool};
+  std::vector<PlanWorker> workers(static_cast<std::size_t>(pool.threads()),
+                                  PlanWorker{LayoutTimes(asked), PlansFound(limits.goal, top)});
   pool.run(layouts.size(), 1, [&](std::size_t worker, std::size_t item) {
     const ServingLayout& layout = layouts[item];
-    PlanPart& part = parts[item];
     if (pool.stopped(worker) ||
         check_layout(question.model, layout, question.cluster,
                      question.pool ? &question.pool->cluster : nullptr) != Reason::ok ||
         check_draft(question.draft, layout, question.cluster) != Reason::ok)
       return;
-    const StepTimes times(question.model, question.cluster, question.engine, question.kernels,
-                          layout, question.imbalance, patches, question.draft, question.pool);
-    const double counted = layout.attention_ranks() + question.expert_price * layout.expert_ranks;
-    constexpr std::size_t kMaxKept = 4096;
-    std::size_t front_room = kMaxKept;
-    for (const double tokens : choices.batched_tokens) {
-      Engine limited = question.engine;
-      limited.max_batched_tokens = static_cast<int>(tokens);
-      CacheCapacity capacity =
-          cache_capacity(question.model, question.cluster, limited, question.kernels, layout,
-                         lengths, question.draft, question.pool.get());
-      double last = 0;
-      for (int step = 0; last < capacity.max_running_sequences; ++step) {
-        poll_point(16);
-        last = std::min(std::exp2(static_cast<double>(step) / choices.per_octave),
-                        capacity.max_running_sequences);
-        ServingPlan plan{layout,
-                         capacity.max_batched_tokens,
-                         last,
-                         1,
-                         steady_state(times, capacity, question.mix, last),
-                         counted,
-                         item};
-        part.plans += 1;
-        if (limits.rate > 0 && plan.state.requests_per_s > 0) {
-          plan.instances = std::ceil(limits.rate / plan.state.requests_per_s - 1e-9);
-        }
-        if (!within(plan, limits)) continue;
-        part.feasible += 1;
-        part.best.push_back(plan);
-        part.front.push_back(plan);
-        if (part.best.size() >= std::max(kMaxKept, 2 * top)) {
-          keep_best(part.best, limits.goal, top);
-        }
-        if (part.front.size() >= front_room) {
-          keep_front(part.front);
-          // A front that stays long is looked through again once it has doubled.
-          front_room = std::max(kMaxKept, 2 * part.front.size());
-        }
-      }
+    parts[item] = search.of(layout, workers[worker]);
+    for (std::vector<ServingPlan>* plans : {&parts[item].best, &parts[item].front}) {
+      for (ServingPlan& plan : *plans) plan.place = item;
     }
-    keep_best(part.best, limits.goal, top);
-    keep_front(part.front);
     pool.add_done(1);
   });
   ServingPlans found;

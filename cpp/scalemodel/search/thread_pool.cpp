@@ -81,7 +81,8 @@ void ThreadPool::wait_for_helpers() {
 
 bool ThreadPool::stopped(std::size_t worker) {
   if (stop_.load(std::memory_order_relaxed)) return true;
-  if (worker != 0 || Clock::now() - last_poll_ < kPollEvery) return false;
+  // Without a poll there is nothing to ask, and on a page a look at the clock takes long.
+  if (worker != 0 || !poll_ || Clock::now() - last_poll_ < kPollEvery) return false;
   return !ask();
 }
 

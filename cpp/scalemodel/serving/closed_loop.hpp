@@ -3,6 +3,7 @@
 
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/serving/prompt_steps.hpp"
+#include "scalemodel/serving/steady_state.hpp"
 
 namespace scalemodel {
 
@@ -19,5 +20,13 @@ struct ClosedLoopState {
 
 /// See steady_state. Nothing runs where `sequences` is 0.
 ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noexcept;
+
+/// The steady state of the loop but for its times to the first token, which take most of the work.
+/// The drafts of the mix are as deep as it says.
+SteadyState pace_of(const StepsOfMix& steps, const RequestMix& mix,
+                    const ClosedLoopState& kept) noexcept;
+/// These too.
+void add_first_token(SteadyState& state, const StepsOfMix& steps,
+                     const ClosedLoopState& kept) noexcept;
 
 }  // namespace scalemodel

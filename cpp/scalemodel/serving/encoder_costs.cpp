@@ -88,7 +88,7 @@ Seconds StepTimes::tower_block(const VisionTower& tower, double images, double p
       if (op.kind == OperatorKind::attention) {
         time += tower_attention(op.attention_work(ranks), images, patches);
       } else if (op.kind == OperatorKind::gemm) {
-        time += linear(storage_timer_, rows, op.local_columns(ranks), op.local_depth(ranks),
+        time += linear(Shared::kStorage, rows, op.local_columns(ranks), op.local_depth(ranks),
                        op.copies, false);
       } else {
         add_elementwise(cost, op, rows, ranks, kElement);
@@ -114,7 +114,7 @@ Seconds StepTimes::encoder_time(const VisionTower& tower, double patches, double
   for (const VisionProduct& product : tower.products) {
     const double rows = own * (product.of_patches ? patches : patches / merged);
     const double columns = product.of_patches ? product.columns : product.columns / ranks;
-    time += product.copies * linear(storage_timer_, rows, columns, product.depth, 1, false);
+    time += product.copies * linear(Shared::kStorage, rows, columns, product.depth, 1, false);
   }
   if (shares > 1) {
     const Bytes encodings{shares * own * patches / merged * hidden_ * kElement};
@@ -133,7 +133,7 @@ Seconds StepTimes::source_keys_time(const Model& model, double tokens, double so
     for (const Unit& unit : model.kinds[kind].units) {
       for (const LayerOperator& op : unit.operators) {
         if (op.kind != OperatorKind::gemm || !op.of_source) continue;
-        time += linear(linear_timer_, sources * tokens, op.local_columns(layout_.tp),
+        time += linear(Shared::kLinear, sources * tokens, op.local_columns(layout_.tp),
                        op.local_depth(layout_.tp), op.copies, false);
       }
     }

@@ -62,6 +62,35 @@ ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noe
   return kept;
 }
 
+SteadyState pace_of(const StepsOfMix& steps, const RequestMix& mix,
+                    const ClosedLoopState& kept) noexcept {
+  SteadyState state;
+  if (kept.sequences <= 0) return state;
+  state.concurrency = kept.sequences;
+  state.draft_tokens = mix.speculative_tokens;
+  state.step = kept.step;
+  state.prompt_fraction = kept.steps.mixed ? kept.busy : kept.busy / (1 + kept.busy);
+  state.tpot = steps.demand().gap(kept.step, mix.output);
+  state.requests_per_s = kept.rate().base();
+  state.utilisation = 1;
+  return state;
+}
+
+void add_first_token(SteadyState& state, const StepsOfMix& of_mix,
+                     const ClosedLoopState& kept) noexcept {
+  if (kept.sequences <= 0) return;
+  const PromptSteps& steps = kept.steps;
+  const Hertz rate = kept.rate();
+  const Seconds request = of_mix.times().engine().request_host;
+  state.prefill = steps.alone + request;
+  if (of_mix.demand().prefilled) {  // half of the step under way, and its own
+    state.ttft = 1.5 * kept.step + request;
+    return;
+  }
+  const PromptWait wait = prompt_wait(steps, step_moments(steps, rate, kept.busy), rate);
+  state.ttft = wait.wait + wait.computed + request;
+}
+
 SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
                          const RequestMix& mix, double concurrency) noexcept {
   if (mix.adaptive_drafts) {
@@ -69,25 +98,10 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
     return steady_state(times, capacity, adapted(times, mix, running), concurrency);
   }
   const Demand demand(mix);
-  SteadyState state;
-  const ClosedLoopState kept = closed_loop_state({times, capacity, demand}, concurrency);
-  if (kept.sequences <= 0) return state;
-  const PromptSteps& steps = kept.steps;
-  const Hertz rate = kept.rate();
-  state.concurrency = kept.sequences;
-  state.draft_tokens = mix.speculative_tokens;
-  state.step = kept.step;
-  state.prompt_fraction = steps.mixed ? kept.busy : kept.busy / (1 + kept.busy);
-  state.tpot = demand.gap(kept.step, mix.output);
-  state.requests_per_s = rate.base();
-  state.prefill = steps.alone + times.engine().request_host;
-  state.utilisation = 1;
-  if (demand.prefilled) {  // half of the step under way, and its own
-    state.ttft = 1.5 * kept.step + times.engine().request_host;
-    return state;
-  }
-  const PromptWait wait = prompt_wait(steps, step_moments(steps, rate, kept.busy), rate);
-  state.ttft = wait.wait + wait.computed + times.engine().request_host;
+  const StepsOfMix steps(times, capacity, demand);
+  const ClosedLoopState kept = closed_loop_state(steps, concurrency);
+  SteadyState state = pace_of(steps, mix, kept);
+  add_first_token(state, steps, kept);
   return state;
 }
 

@@ -7,141 +7,10 @@
 #include "scalemodel/fabric/levels.hpp"
 
 namespace scalemodel {
-namespace {
-
-GemmTimer linear_timer(const Cluster& cluster, const ServingKernels& kernels) {
-  if (!kernels.tiled) return {cluster.accelerator, kernels.math};
-  Accelerator accelerator = cluster.accelerator;
-  accelerator.gemm = kernels.linear_gemm;
-  return {accelerator, kernels.linear, kernels.linear_format};
-}
-
-template <class Cost>
-Cost added(Cost sum, double factor, const Cost& more) {
-  sum.linear += factor * more.linear;
-  sum.experts += factor * more.experts;
-  sum.elementwise += factor * more.elementwise;
-  sum.tp += factor * more.tp;
-  sum.ep += factor * more.ep;
-  sum.combine += factor * more.combine;
-  sum.waits += factor * more.waits;
-  sum.occupied += factor * more.occupied;
-  return sum;
-}
-
-}  // namespace
-
-double StepTimes::point(std::size_t index) noexcept {
-  // 1, 2, 3, 4, 6, 8, 12, 16 ...
-  if (index == 0) return 1;
-  const double power = std::ldexp(1.0, static_cast<int>((index + 1) / 2));
-  return index % 2 == 1 ? power : 1.5 * power;
-}
-
-StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
-                     const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
-                     double image_patches, const Draft& draft,
-                     std::shared_ptr<const ExpertPool> pool)
-    : engine_(engine),
-      layout_(layout),
-      cluster_(cluster),
-      kernels_(kernels),
-      hidden_(model.hidden),
-      vocab_(model.vocab),
-      imbalance_(imbalance),
-      source_(model.encoder.present() ? image_patches : 0),
-      stream_(static_cast<double>(model.streams) * model.hidden),
-      pool_(std::move(pool)),
-      linear_timer_(linear_timer(cluster, kernels)),
-      storage_timer_(cluster.accelerator, storage_precision(kernels.math)),
-      expert_timer_(linear_timer(expert_cluster(), expert_kernels())) {
-  for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host,
-                        &engine_.request_host}) {
-    *host = kernels.host_slowdown * *host;
-  }
-  // Ranks of data-parallel attention have a process on the CPU each. Engines that overlap do so on
-  // one stage only: in a pipeline every micro-batch waits, and its tokens travel between processes.
-  const bool pipeline = layout.pp > 1;
-  host_hides_ = engine_.overlaps_host && !pipeline;
-  host_fixed_ = (engine_.overlaps_host ? layout.pp : 1) * engine_.step_host;
-  host_each_ = (engine_.sequence_host + (pipeline ? engine_.pipeline_host : Seconds{})) / layout.dp;
-  adapter_load_ =
-      adapter_load_time(model, engine.adapters, layout, cluster.accelerator.host_bandwidth);
-  std::vector<double> layers(model.kinds.size());
-  for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
-  // Layers are whole: the fullest stage sets the pace.
-  const double stage = std::ceil(static_cast<double>(model.layers()) / layout.pp);
-  for (double& count : layers) count *= stage / model.layers();
-
-  for (std::size_t i = 0; i < model.kinds.size(); ++i) {
-    if (layers[i] <= 0) continue;
-    if (model.kinds[i].feed_forward.routed()) routed_share_ += layers[i] / stage;
-    for (const Unit& unit : model.kinds[i].units) {
-      for (const LayerOperator& op : unit.operators) {
-        if (op.kind == OperatorKind::attention) add_attention(op, layers[i]);
-        if (op.kind == OperatorKind::scan) add_scan(op.recurrence, layers[i]);
-      }
-    }
-  }
-  for (std::size_t at = 0; at < kPoints; ++at) {
-    const double count = point(at);
-    for (std::size_t i = 0; i < model.kinds.size(); ++i) {
-      if (layers[i] <= 0) continue;
-      const TokenCost layer = layer_tokens(model.kinds[i], count);
-      tokens_[at] = added(tokens_[at], layers[i], layer);
-      if (model.kinds[i].feed_forward.routed()) continue;
-      dense_total_[at] += layers[i] * (layer.linear + layer.elementwise + layer.tp);
-    }
-    draft_[at] = layer_tokens(model.kinds[model.mtp_kind], count);
-    head_[at] = head_time(count);
-    if (image_patches > 0) encoder_[at] = encoder_time(model.tower(), image_patches, count);
-    if (source_ > 0) encoder_[at] += source_keys_time(model, image_patches, count);
-    const auto own = [](const TokenCost& c) { return c.linear + c.elementwise + c.tp; };
-    const auto shared = [](const TokenCost& c) { return c.experts + c.ep; };
-    own_total_[at] = own(tokens_[at]);
-    shared_total_[at] = shared(tokens_[at]);
-    tokens_total_[at] = own_total_[at] + shared_total_[at];
-    draft_total_[at] = own(draft_[at]) + shared(draft_[at]);
-    const TokenCost& c = tokens_[at];
-    const Seconds sent = c.ep - c.waits;
-    overlap_[at] = {c.experts, sent - c.combine, c.combine, c.waits,
-                    sent > Seconds{} ? c.occupied / sent : 0.0};
-  }
-  if (draft.model) {
-    const DraftModel& own = *draft.model;
-    Engine unadapted = engine;
-    unadapted.adapters = {};
-    draft_model_ = std::make_shared<const StepTimes>(own.model, cluster, unadapted, own.kernels,
-                                                     draft_layout(own, layout), imbalance);
-  }
-}
-
-void StepTimes::add_attention(const LayerOperator& op, double layers) {
-  const AttentionShape& a = op.attention;
-  AttentionKind kind;
-  kind.layers = layers;
-  kind.of_source = op.of_source;
-  kind.cached_values = a.cached_values(layout_.tp);
-  kind.call.math = kernels_.attention;
-  kind.call.cache = kernels_.cache;
-  kind.call.latent = a.kv_lora_rank;
-  kind.call.rotary = a.latent() ? a.rope_head_dim : 0;
-  kind.call.work = op.attention_work(layout_.tp);
-  kind.call.work.window = a.attended_where(engine_.uses_windows);
-  kind.decode = decode_case(kind.call, 1);
-  attention_.push_back(kind);
-}
 
 /// Tokens that a query attends to, where those of the sequence itself are `keys`.
 double StepTimes::keys_of(const AttentionKind& kind, double keys) const noexcept {
   return kind.of_source ? source_ : keys;
-}
-
-void StepTimes::add_scan(const RecurrentShape& whole, double layers) {
-  const RecurrentShape local = whole.sharded(layout_.tp);
-  const double ranks = static_cast<double>(layout_.tp) * layout_.cp;
-  scans_.push_back(
-      {whole.sharded(ranks), layers, local.projected() + local.inner(), local.inner()});
 }
 
 Seconds StepTimes::prefill(const StepWork& work) const noexcept {
@@ -389,13 +258,13 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
   const double stages = layout_.batches(), count = tokens(work);
   if (count <= 0) return time;
   const auto cost_at = [](const auto& grid, const Position& p) {
-    return added(added({}, 1 - p.share, grid[p.index]), p.share, grid[p.index + 1]);
+    return TokenCost{}.plus(1 - p.share, grid[p.index]).plus(p.share, grid[p.index + 1]);
   };
   const double by_rank = tokens_by_rank(work);
   const double parts = layout_.two_batch_overlap ? 2 : 1;
-  TokenCost cost = added({}, parts, cost_at(tokens_, position(by_rank / parts)));
+  TokenCost cost = TokenCost{}.plus(parts, cost_at(tokens_, position(by_rank / parts)));
   if (by_rank > count) {
-    const TokenCost all = added({}, parts, cost_at(tokens_, position(count / parts)));
+    const TokenCost all = TokenCost{}.plus(parts, cost_at(tokens_, position(count / parts)));
     cost.experts = all.experts;
     cost.ep = all.ep;
   }

@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "scalemodel/base/memo.hpp"
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"
@@ -108,6 +110,20 @@ struct RecordOf<EncoderPass> {
 Bytes encoding_bytes(const Model& model, double patches) noexcept;
 Seconds encoding_time(const Model& model, const Cluster& cluster, double patches);
 
+/// What steps are asked about, whatever the layout. See the constructor of StepTimes.
+struct StepQuestion {
+  const Model& model;
+  const Cluster& cluster;
+  const Engine& engine;
+  const ServingKernels& kernels;
+  double imbalance = 1;
+  double image_patches = 0;
+  const Draft& draft;
+  std::shared_ptr<const ExpertPool> pool = nullptr;
+};
+
+class LayoutTimes;
+
 /// Costs of one (model, cluster, engine, kernels, layout, imbalance).
 class StepTimes {
  public:
@@ -120,7 +136,10 @@ class StepTimes {
   StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
             const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
             double image_patches = 0, const Draft& draft = {},
-            std::shared_ptr<const ExpertPool> pool = nullptr);
+            std::shared_ptr<const ExpertPool> pool = nullptr)
+      : StepTimes(
+            {model, cluster, engine, kernels, imbalance, image_patches, draft, std::move(pool)},
+            layout, nullptr) {}
 
   /// Time of one step. The sequences of a pipeline are split over its stages: each has a batch in
   /// flight in every stage, and a sequence receives its tokens once all of them have passed.
@@ -152,6 +171,8 @@ class StepTimes {
     Seconds combine;   ///< of these
     Seconds waits;     ///< of these
     Seconds occupied;  ///< compute lost to kernels of the exchange beside it, in time of all of it
+
+    TokenCost plus(double factor, const TokenCost& more) const noexcept;
   };
   /// What halves of a step overlap, of all layers of the fullest stage.
   struct Overlap {
@@ -163,6 +184,26 @@ class StepTimes {
     Seconds dispatch, combine;
     double occupied = 0;  ///< share of the accelerator that its kernels take
   };
+  /// What the experts of a layer take, and the exchange before and behind them.
+  struct Routed {
+    Seconds experts;
+    Exchange way;
+  };
+  /// What layouts of one question have in common, each value computed once.
+  struct Shared {
+    enum Kind : std::uint8_t { kLinear, kStorage, kExpert, kAllReduce, kHead };
+
+    Memo<Seconds, 6> seconds;
+    Memo<Routed, 6> routed;
+  };
+  friend class LayoutTimes;
+
+  /// `shared`: of layouts of the same question; null: there are no others.
+  StepTimes(const StepQuestion& question, const ServingLayout& layout, Shared* shared);
+  /// Makes this what another layout is told apart from it by: the number of its experts' ranks.
+  /// Precondition: neither an expert pool nor the model of a draft depends on that.
+  void set_expert_ranks(const Model& model, std::uint16_t ep, Shared& shared);
+
   /// Powers of two and the numbers half-way between, up to 2^20 tokens.
   static constexpr std::size_t kPoints = 41;
   static double point(std::size_t index) noexcept;
@@ -212,6 +253,12 @@ class StepTimes {
   void add_adapters(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_expert_adapters(TokenCost& cost, const Unit& unit, double tokens) const;
   void add_routed(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
+  Routed routed(const FeedForwardShape& ff, double m, double tokens) const;
+  void add_experts(TokenCost& cost, const LayerKind& kind, const Unit& unit, double m,
+                   double tokens) const;
+  double tokens_of_rank(double tokens) const noexcept { return std::max(1.0, tokens / layout_.dp); }
+  bool moves_tokens() const noexcept { return layout_.dp > 1 || layout_.cp > 1; }
+  void sum_up(std::size_t at);
   void add_pool(TokenCost& cost, const LayerKind& kind, double m, double tokens) const;
   Seconds shared_time(const Unit& unit, double m) const;
   const Cluster& expert_cluster() const noexcept { return pool_ ? pool_->cluster : cluster_; }
@@ -225,13 +272,19 @@ class StepTimes {
                 const DispatchKernel& back) const;
   TokenCost layer_tokens(const LayerKind& kind, double tokens) const;
   Seconds expert_elementwise_time(double bytes) const;
-  Seconds linear(const GemmTimer& timer, double m, double n, double k, double batch,
+  Seconds linear(Shared::Kind kind, double m, double n, double k, double batch,
                  bool quantised) const;
+  /// A value that depends on these numbers alone.
+  template <class Make, class... Parts>
+  Seconds known(const Make& make, const Parts&... parts) const {
+    return shared_ ? shared_->seconds.of(key_of<6>(parts...), make) : make();
+  }
   Seconds elementwise_time(double bytes, double fraction) const;
   Seconds wait(int ranks) const;
   Seconds all_reduce(Bytes bytes, int ranks) const;
   double written_bytes() const noexcept;
   Seconds head_time(double sequences) const;
+  Seconds head_of_rank(double m) const;
   Seconds tower_attention(AttentionWork work, double images, double patches) const;
   Seconds tower_block(const VisionTower& tower, double images, double patches, int ranks) const;
   Seconds encoder_time(const VisionTower& tower, double patches, double images) const;
@@ -285,6 +338,7 @@ class StepTimes {
   std::array<Seconds, kPoints> head_{};
   std::array<Seconds, kPoints> encoder_{};        ///< by images of a data-parallel rank
   std::shared_ptr<const StepTimes> draft_model_;  ///< null: one more layer drafts
+  Shared* shared_ = nullptr;                      ///< while the tables are filled
 };
 
 }  // namespace scalemodel

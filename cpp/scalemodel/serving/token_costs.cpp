@@ -34,9 +34,15 @@ ExpertLoad random_load(const FeedForwardShape& ff, double tokens, double slots, 
 
 }  // namespace
 
-Seconds StepTimes::linear(const GemmTimer& timer, double m, double n, double k, double batch,
+Seconds StepTimes::linear(Shared::Kind kind, double m, double n, double k, double batch,
                           bool quantised) const {
-  return timer.time({m, n, k, batch, kElement, quantised}) / engine_.kernel_efficiency;
+  const GemmTimer& timer = kind == Shared::kLinear    ? linear_timer_
+                           : kind == Shared::kStorage ? storage_timer_
+                                                      : expert_timer_;
+  const auto time = [&] {
+    return timer.time({m, n, k, batch, kElement, quantised}) / engine_.kernel_efficiency;
+  };
+  return known(time, kind, m, n, k, batch, quantised);
 }
 
 /// Additions between the GEMMs of experts, on the accelerators that hold these.
@@ -64,11 +70,15 @@ Seconds StepTimes::wait(int ranks) const {
 
 /// The engine's own kernel inside a domain where it is the faster one, else the library's.
 Seconds StepTimes::all_reduce(Bytes bytes, int ranks) const {
-  const GroupShape group = group_shape(cluster_, ranks, 1);
-  const Seconds library = collective_time(Collective::all_reduce, bytes, group, cluster_);
-  if (!kernels_.own_all_reduce || group.domains > 1) return wait(ranks) + library;
-  return wait(ranks) +
-         min(library, custom_all_reduce_time(bytes, group, cluster_.scale_up, kernels_.all_reduce));
+  const auto time = [&] {
+    const GroupShape group = group_shape(cluster_, ranks, 1);
+    const Seconds library = collective_time(Collective::all_reduce, bytes, group, cluster_);
+    if (!kernels_.own_all_reduce || group.domains > 1) return wait(ranks) + library;
+    const Seconds own =
+        custom_all_reduce_time(bytes, group, cluster_.scale_up, kernels_.all_reduce);
+    return wait(ranks) + min(library, own);
+  };
+  return known(time, Shared::kAllReduce, bytes.base(), ranks);
 }
 
 /// Bytes of an element as norms and activations leave it for the next GEMM.
@@ -131,8 +141,7 @@ StepTimes::Exchange StepTimes::sent(const FeedForwardShape& ff, double tokens, d
 /// Experts and the exchange before and behind them. Engines choose by the size of a step how tokens
 /// travel, taken here as the fastest way, experts included: kernels that send tokens have experts
 /// of their own, which need not sort all tokens of the instance.
-void StepTimes::add_routed(TokenCost& cost, const FeedForwardShape& ff, double m,
-                           double tokens) const {
+StepTimes::Routed StepTimes::routed(const FeedForwardShape& ff, double m, double tokens) const {
   const GroupShape group = group_shape(cluster_, layout_.stage_ranks(), 1);
   const auto reaches = [&](const DispatchKernel& kernel) {
     return group.domains == 1 || kernel.network_rate > BytesPerSecond{};
@@ -154,8 +163,22 @@ void StepTimes::add_routed(TokenCost& cost, const FeedForwardShape& ff, double m
     offer(
         sent(ff, tokens, kernels_.dispatch_blocks, kernels_.many_dispatch, kernels_.many_combine));
   }
+  return {experts, best};
+}
+
+void StepTimes::add_routed(TokenCost& cost, const FeedForwardShape& ff, double m,
+                           double tokens) const {
+  // Those of a rank count where its own tokens are sorted, which experts as GEMMs need alone.
+  const double own = kernels_.experts_as_linear ? m : 0;
+  const auto make = [&] { return routed(ff, m, tokens); };
+  const Routed found =
+      shared_ ? shared_->routed.of(key_of<6>(&ff, tokens, own, layout_.ep, layout_.stage_ranks(),
+                                             layout_.redundant_experts),
+                                   make)
+              : make();
+  const Exchange& best = found.way;
   const Seconds waits = 2 * wait(layout_.stage_ranks());
-  cost.experts += experts;
+  cost.experts += found.experts;
   cost.ep += best.dispatch + best.combine + waits;
   cost.combine += best.combine;
   cost.waits += waits;
@@ -177,11 +200,11 @@ Seconds StepTimes::shared_time(const Unit& unit, double m) const {
     if (&op == first || op.shares_input) {
       columns += op.columns;  // multiplied at once
     } else {
-      time += linear(expert_timer_, m, op.columns, op.depth, 1, engine_.fused_quantisation);
+      time += linear(Shared::kExpert, m, op.columns, op.depth, 1, engine_.fused_quantisation);
     }
   }
   if (!first) return time;
-  return time + linear(expert_timer_, m, columns, first->depth, 1, engine_.fused_quantisation);
+  return time + linear(Shared::kExpert, m, columns, first->depth, 1, engine_.fused_quantisation);
 }
 
 /// Experts of a pool of their own and the way there and back. A token goes once to a rank that
@@ -237,20 +260,21 @@ void StepTimes::add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator&
                          double m) const {
   if (op.shares_input) return;
   if (op.weightless) {
-    cost.linear += linear(storage_timer_, op.rows, op.local_columns(layout_.tp),
+    cost.linear += linear(Shared::kStorage, op.rows, op.local_columns(layout_.tp),
                           op.local_depth(layout_.tp), m * op.copies, false);
     return;
   }
   if (op.routes) {
-    cost.linear += linear(storage_timer_, m, op.columns, op.depth, 1, false);
+    cost.linear += linear(Shared::kStorage, m, op.columns, op.depth, 1, false);
     return;
   }
   if (op.absorbed) {
     // Queries into the latent space and values out of it, head by head.
     const AttentionShape& a = op.attention;
     const double heads = static_cast<double>(a.heads) / layout_.tp;
-    cost.linear += linear(storage_timer_, m, op.depth, a.head_dim - a.rope_head_dim, heads, false) +
-                   linear(storage_timer_, m, a.v_head_dim, op.depth, heads, false);
+    cost.linear +=
+        linear(Shared::kStorage, m, op.depth, a.head_dim - a.rope_head_dim, heads, false) +
+        linear(Shared::kStorage, m, a.v_head_dim, op.depth, heads, false);
     return;
   }
   double columns = op.local_columns(layout_.tp);
@@ -260,7 +284,7 @@ void StepTimes::add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator&
     if (first && other.shares_input) columns += other.local_columns(layout_.tp);
   }
   const bool quantised = engine_.fused_quantisation && !op.reads_attention;
-  cost.linear += linear(linear_timer_, m, columns, op.local_depth(layout_.tp), 1, quantised);
+  cost.linear += linear(Shared::kLinear, m, columns, op.local_depth(layout_.tp), 1, quantised);
 }
 
 /// Shrink and expand of `m` tokens whose adapters are `groups` different ones: two kernels of
@@ -270,8 +294,8 @@ void StepTimes::add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator&
 Seconds StepTimes::adapter_time(double m, double depth, double columns, double slices,
                                 double groups) const {
   const double rank = engine_.adapters.rank;
-  const Seconds shrink = linear(storage_timer_, m / groups, slices * rank, depth, groups, false);
-  const Seconds expand = linear(storage_timer_, m / groups, columns, rank, groups, false) +
+  const Seconds shrink = linear(Shared::kStorage, m / groups, slices * rank, depth, groups, false);
+  const Seconds expand = linear(Shared::kStorage, m / groups, columns, rank, groups, false) +
                          Bytes{m * columns * kElement} / cluster_.accelerator.memory_bandwidth;
   return max(shrink, engine_.adapter_kernel) + max(expand, engine_.adapter_kernel);
 }
@@ -382,19 +406,31 @@ Seconds StepTimes::expert_time(const FeedForwardShape& ff, double m, double toke
   const double rows = pairs / layer.load.active, up = (ff.gated ? 2 : 1) * inner;
   const double active = layer.load.active, sorted = received ? layer.tokens : m;
   // Rows into the order of their experts, activations, and rows back into their sum.
-  return linear(expert_timer_, rows, up, h, active, ready) +
-         linear(expert_timer_, rows, h, inner, active, ready) +
+  return linear(Shared::kExpert, rows, up, h, active, ready) +
+         linear(Shared::kExpert, rows, h, inner, active, ready) +
          expert_elementwise_time((sorted + pairs) * h * kElement) +
          expert_elementwise_time(pairs * (up * kElement + inner * written_bytes())) +
          expert_elementwise_time((pairs + sorted) * h * kElement);
 }
 
+/// What of a layer depends on the ranks of its experts: these, and the way there and back.
+void StepTimes::add_experts(TokenCost& cost, const LayerKind& kind, const Unit& unit, double m,
+                            double tokens) const {
+  if (engine_.adapters.any()) add_expert_adapters(cost, unit, tokens);
+  if (layout_.has_expert_pool()) {
+    add_pool(cost, kind, m, tokens);
+  } else if (moves_tokens()) {
+    add_routed(cost, kind.feed_forward, m, tokens);
+  } else {
+    cost.experts += expert_time(kind.feed_forward, m, tokens, false);
+  }
+}
+
 /// One layer on its busiest rank. `tokens` are those of the whole instance.
 StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double tokens) const {
   TokenCost cost;
-  const double m = std::max(1.0, tokens / layout_.dp);
+  const double m = tokens_of_rank(tokens);
   const Bytes stream{m * hidden_ * kElement};
-  const bool moves_tokens = layout_.dp > 1 || layout_.cp > 1;
   for (std::size_t i = 0; i < kind.units.size(); ++i) {
     const Unit& unit = kind.units[i];
     for (const LayerOperator& op : unit.operators) {
@@ -408,16 +444,10 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
         add_elementwise(cost, op, m, layout_.tp, written_bytes());
       }
     }
-    if (unit.routed() && engine_.adapters.any()) add_expert_adapters(cost, unit, tokens);
-    if (unit.routed() && layout_.has_expert_pool()) {
-      add_pool(cost, kind, m, tokens);
-      continue;
+    if (unit.routed()) {
+      add_experts(cost, kind, unit, m, tokens);
+      if (layout_.has_expert_pool() || moves_tokens()) continue;
     }
-    if (unit.routed() && moves_tokens) {
-      add_routed(cost, kind.feed_forward, m, tokens);
-      continue;
-    }
-    if (unit.routed()) cost.experts += expert_time(kind.feed_forward, m, tokens, false);
     // Shared experts are added to the routed ones first, and reduced with them.
     const bool added_first = i + 1 < kind.units.size() && !kind.units[i + 1].reads_stream;
     if (layout_.tp > 1 && !added_first) cost.tp += all_reduce(stream, layout_.tp);
@@ -427,12 +457,16 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
 
 /// Logits of one position per sequence and the draw from them.
 Seconds StepTimes::head_time(double sequences) const {
-  const double m = std::max(1.0, sequences / layout_.dp);
+  const double m = tokens_of_rank(sequences);
+  return known([&] { return head_of_rank(m); }, Shared::kHead, m, layout_.tp);
+}
+
+Seconds StepTimes::head_of_rank(double m) const {
   // vLLM and SGLang pad the vocabulary before they divide it over ranks: DEFAULT_VOCAB_PADDING_SIZE
   // in layers/vocab_parallel_embedding.py of both.
   constexpr double kPadding = 64;
   const double vocab = kPadding * std::ceil(vocab_ / kPadding) / layout_.tp;
-  Seconds time = linear(storage_timer_, m, vocab, hidden_, 1, false) +
+  Seconds time = linear(Shared::kStorage, m, vocab, hidden_, 1, false) +
                  elementwise_time(kSamplingPasses * kLogitBytes * m * vocab_,
                                   cluster_.accelerator.elementwise.softmax_fraction);
   if (layout_.tp > 1) {
