@@ -15,6 +15,7 @@ from scalemodel.resolve.serving_kernels import (
     attention_fields,
     attention_kind,
     cache_fields,
+    encoder_fields,
     kernels_lender,
     weight_fields,
 )
@@ -114,8 +115,9 @@ class Kernels(NamedTuple):
     Attributes
     ----------
     entries : list
-        By engine the sets of fields for formats of ``weights`` and of caches beside them, and for
-        kinds of ``attention``; a sentence in place of a format that cannot be multiplied.
+        By engine the sets of fields for formats of ``weights`` and of caches beside them, for kinds
+        of ``attention`` and for an ``encoder``, where a model has one; a sentence in place of a
+        format that cannot be multiplied.
     of_cluster : dict of int
         Which of the entries is a cluster's.
     sets : list of dict of int
@@ -153,6 +155,7 @@ def kernels(clusters: Iterable[str], shapes: Iterable[_core.DecoderShape]) -> Ke
                 {
                     engine_name: {
                         "weights": _of_weights(cluster, engine_name, sets),
+                        "encoder": sets.number(encoder_fields(lender, engine_name)),
                         "attention": {
                             kind: sets.number(attention_fields(lender, engine_name, *wanted).fields)
                             for kind, wanted in sorted(kinds.items())

@@ -191,8 +191,15 @@ def _all_reduce_constants(
     return {} if own is None else {"own_all_reduce": True, "all_reduce": own}
 
 
-def _encoder_constants(accelerator: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Attention of vision towers, where it has been timed on the accelerator."""
+def encoder_fields(accelerator: str, engine_name: str) -> dict[str, Any]:
+    """Attention of encoders, where it has been timed on the accelerator.
+
+    Examples
+    --------
+    >>> sorted(encoder_fields("h100_sxm_80gb", "vllm_v1"))
+    ['encoder', 'encodes']
+    """
+    asked = KernelChoice.of_engine(engine_name).attention
     own = encoder_kernel(accelerator, str(asked.get("engine", "")))
     return {} if own is None else {"encodes": True, "encoder": own}
 
@@ -378,8 +385,7 @@ def kernels_for(
     own = weight_fields(cluster, engine_name, weights).fields
     constants = constants.replace(math=own["math"], linear_format=own["linear_format"])
     if images:
-        choice = KernelChoice.of_engine(engine_name)
-        constants = constants.replace(**_encoder_constants(lender, choice.attention))
+        constants = constants.replace(**encoder_fields(lender, engine_name))
     if lender != cluster.accelerator:
         note = "; ".join(filter(None, (f"kernels of {lender}", note)))
     return constants, note

@@ -110,6 +110,8 @@ def test_kernels_are_what_python_resolves(held: dict[str, Any]) -> None:
                     **fields_of(part["caches"][cache]),
                 }
                 same(kernels_for(cluster, engine_name, shape, weights, cache)[0], found)
+                own = kernels_for(cluster, engine_name, shape, weights, cache, images=True)[0]
+                same(own, {**found, **fields_of(entry["encoder"])})
                 put_together += 1
     assert put_together > 500
 

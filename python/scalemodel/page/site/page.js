@@ -111,6 +111,10 @@ function asked(what) {
   };
 }
 
+function askedRanking() {
+  return asked({ask: "search", space: SETTINGS.space, top: SETTINGS.top, headroom: SETTINGS.headroom});
+}
+
 /** What the serving engine runs on this accelerator; a sentence where it cannot. */
 function servingKernels() {
   const entry = CATALOGUE.kernels[CLUSTERS[values.cluster].kernels][values.engine];
@@ -118,6 +122,7 @@ function servingKernels() {
   if (typeof weights === "string") throw new Error(weights);
   const attention = entry.attention[MODELS[values.model].attention];
   const sets = [weights.fields, attention, weights.caches[values.kv_cache]];
+  if (MODELS[values.model].shape.encoder_layers) sets.push(entry.encoder);
   const fields = Object.assign({}, ...sets.map((number) => CATALOGUE.kernel_sets[number]));
   return Object.fromEntries(
     Object.entries(fields).map(([name, number]) => [name, CATALOGUE.kernel_values[number]]));
@@ -260,6 +265,7 @@ let turns = 0;
 let shown = null;
 let ranked = null;
 let served = null;
+let warm = false;
 
 /** The engine's sentence in place of an answer, which would be one to another question. */
 function refuse(error) {
@@ -290,11 +296,31 @@ async function answer() {
   }
   await showRanking(turn);
   await showServing(turn);
+  if (turn === turns) await warmUp();
+}
+
+/** Questions about a model of another kind, once and while none waits: code that has run before is
+ * compiled anew by browsers, faster, and experts run code that the first model may not have. */
+async function warmUp() {
+  if (warm) return;
+  warm = true;
+  const present = values;
+  const routed = MODELS[present.model].shape.experts > 0;
+  const other = Object.keys(MODELS).find((name) => (MODELS[name].shape.experts > 0) !== routed);
+  values = {...present, model: other};
+  try {
+    const questions = [askedRanking(), askedFront()];
+    values = present;
+    for (const question of questions) await rank(question);
+  } catch {
+    values = present; // nothing of it is wanted
+  }
+  document.body.dataset.warm = "true";
 }
 
 /** The ranking of a question does not depend on the strategy: it is asked once, by the last turn. */
 async function showRanking(turn) {
-  const question = asked({ask: "search", space: SETTINGS.space, top: SETTINGS.top, headroom: SETTINGS.headroom});
+  const question = askedRanking();
   const key = JSON.stringify(question);
   if (ranked === null || ranked.key !== key) {
     await new Promise((later) => setTimeout(later, 0));
