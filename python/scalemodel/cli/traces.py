@@ -32,6 +32,12 @@ def add_trace(commands: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="leave out requests with a length of 0 (default: those of BurstGPT)",
     )
+    parser.add_argument(
+        "--blocks",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="read the blocks of prompts, which take most of the memory (default: they are)",
+    )
     change = parser.add_argument_group("other traffic (first to last)")
     change.add_argument(
         "--window", nargs=2, type=number, metavar=("START", "END"), help="seconds to keep"
@@ -60,9 +66,15 @@ def _asked(options: argparse.Namespace) -> Trace:
 
     if options.rate is not None and options.draw is None:
         raise ScaleModelError(f"--rate={options.rate:g}: needs --draw; --scale multiplies the rate")
-    trace = read_trace(options.file, options.format, drop_empty=options.drop_empty)
-    if options.window is not None:
-        trace = trace.window(*options.window)
+    start_s, end_s = options.window or (None, None)
+    trace = read_trace(
+        options.file,
+        options.format,
+        drop_empty=options.drop_empty,
+        start_s=start_s,
+        end_s=end_s,
+        blocks=options.blocks,
+    )
     if options.scale is not None:
         trace = trace.scaled(options.scale, seed=options.seed)
     if options.draw is not None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.serving.traces.columns import stacked
+from scalemodel.serving.traces.columns import GrowingColumn
 from scalemodel.serving.traces.layouts import TraceLayout
 from scalemodel.serving.traces.trace import Trace
 
@@ -46,16 +46,31 @@ class TracePart:
     columns: Mapping[str, Sequence[Any]]
 
 
+_KINDS: dict[str, type] = {
+    "session": np.int64,
+    "turn": np.int64,
+    "tenant": np.int32,
+    "block_sizes": np.int64,
+    "block_ids": np.uint64,
+}
+
+
 @dataclass
 class TraceColumns:
-    """The arrays of a trace as they grow."""
+    """The arrays of a trace as they grow: of requests from `start_s` on and before `end_s`."""
 
     path: str
     unit: str  # what a row is called
     layout: TraceLayout
     drop_empty: bool
-    parts: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
-    codes: dict[Any, int] = field(default_factory=dict)
+    start_s: float = -np.inf
+    end_s: float = np.inf
+    blocks: bool = True
+    columns: dict[str, GrowingColumn] = field(default_factory=dict)
+    #: Numbers of the sessions that have a name, and how many there are of all.
+    codes: dict[str, int] = field(default_factory=dict)
+    sessions: int = 0
+    origin: int | None = None
     block_tokens: int = 0
     dropped: int = 0
     last: tuple[float, Any] = (-np.inf, None)
@@ -139,19 +154,23 @@ class TraceColumns:
                 except ValueError:
                     self.fault(line, "arrival_s", value, legal)
             raise ScaleModelError(f"{self.path}: arrival_s: {legal}") from None
-        if "origin" not in self.codes:
-            self.codes["origin"] = int(times[0].astype(np.int64))
-        return np.asarray((times.astype(np.int64) - self.codes["origin"]) / _NS_PER_S)
+        if self.origin is None:
+            self.origin = int(times[0].astype(np.int64))
+        return np.asarray((times.astype(np.int64) - self.origin) / _NS_PER_S)
 
-    def _sessions(self, part: TracePart) -> npt.NDArray[np.int64]:
+    def _sessions(self, part: TracePart, kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Names of sessions as numbers; a request without one has a session of its own."""
-        found = []
-        for line, name in zip(
-            part.lines, part.columns[self.layout.columns["session"]], strict=True
-        ):
-            key = ("row", line) if name in ("", None) else ("name", str(name))
-            found.append(self.codes.setdefault(key, len(self.codes)))
-        return np.array(found, dtype=np.int64)
+        names = part.columns[self.layout.columns["session"]]
+        found = np.zeros(len(names), np.int64)
+        for row in np.flatnonzero(kept).tolist():
+            named = names[row] not in ("", None)
+            found[row] = self.codes.get(str(names[row]), -1) if named else -1
+            if found[row] < 0:
+                found[row] = self.sessions
+                self.sessions += 1
+                if named:
+                    self.codes[str(names[row])] = int(found[row])
+        return found
 
     def _blocks(self, part: TracePart, prompts: npt.NDArray[np.float64]) -> tuple[Any, Any]:
         """Numbers of blocks of each request, and the blocks themselves."""
@@ -205,27 +224,42 @@ class TraceColumns:
             for name in ("input_tokens", "output_tokens"):
                 legal = f"{_TOKENS} (drop_empty=True leaves out requests that failed)"
                 self._check(part, name, found[name] > 0, legal)
+        asked = (found["arrival_s"] >= self.start_s) & (found["arrival_s"] < self.end_s)
+        self.dropped += int((asked & ~kept).sum())
+        kept &= asked
         if "session" in there:
             named = self.layout.name != "scalemodel"
-            found["session"] = self._sessions(part) if named else self._whole(part, "session")
-        if "block_ids" in there:
+            found["session"] = self._sessions(part, kept) if named else self._whole(part, "session")
+        if "block_ids" in there and self.blocks:
             self._tokens_of_a_block(part)
             sizes, ids = self._blocks(part, found["input_tokens"])
-            self.parts.setdefault("block_ids", []).append(ids[np.repeat(kept, sizes)])
+            self._append("block_ids", ids[np.repeat(kept, sizes)])
             found["block_sizes"] = sizes
-        self.dropped += int((~kept).sum())
         for name, column in found.items():
-            self.parts.setdefault(name, []).append(column[kept])
+            self._append(name, column[kept])
+
+    def _append(self, name: str, part: npt.NDArray[Any]) -> None:
+        if name not in self.columns:
+            self.columns[name] = GrowingColumn(_KINDS.get(name, float))
+        self.columns[name].add(part)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no later request is asked for."""
+        return self.last[0] >= self.end_s
 
     def trace(self) -> Trace:
         """The trace of all that was added."""
-        kinds: dict[str, Any] = {"session": np.int64, "turn": np.int64, "tenant": np.int32}
-        kinds |= {"block_sizes": np.int64, "block_ids": np.uint64}
-        whole: dict[str, Any] = {
-            name: stacked(self.parts.pop(name), kinds.get(name, float)) for name in [*self.parts]
-        }
+        whole: dict[str, Any] = {name: column.whole() for name, column in self.columns.items()}
         if not whole or not whole["arrival_s"].size:
-            raise ScaleModelError(f"{self.path}: no request: must hold one at least")
+            if self.start_s == -np.inf and self.end_s == np.inf:
+                raise ScaleModelError(f"{self.path}: no request: must hold one at least")
+            raise ScaleModelError(
+                f"{self.path}: no request from start_s={self.start_s:g} to end_s={self.end_s:g}: "
+                f"must hold a request; the last that was read came at {self.last[0]:g} s"
+            )
+        if self.start_s > -np.inf:
+            whole["arrival_s"] -= self.start_s
         if "block_sizes" in whole:
             sizes = whole.pop("block_sizes")
             whole["block_offsets"] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -91,6 +90,40 @@ def renumbered(ids: npt.NDArray[Any]) -> tuple[Whole, int]:
     return numbers.reshape(-1).astype(np.int64), int(known.size)
 
 
-def stacked(parts: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
-    """Parts of a column, one after the other."""
-    return np.concatenate([np.zeros(0, kind), *parts]).astype(kind, copy=False)
+class GrowingColumn:
+    """A column that parts are added to, as large as they are together.
+
+    Room for more is address space: pages are taken as they are written, and the column moves
+    without a copy of it where the system can remap it.
+
+    Examples
+    --------
+    >>> column = GrowingColumn(np.int64)
+    >>> column.add(np.array([1, 2])), column.add(np.array([3]))
+    (None, None)
+    >>> column.whole()
+    array([1, 2, 3])
+    """
+
+    _GROWTH = 1.25
+    _FEWEST = 1024
+
+    def __init__(self, kind: type) -> None:
+        self._room: npt.NDArray[Any] = np.empty(0, kind)
+        self._size = 0
+
+    def add(self, part: npt.NDArray[Any]) -> None:
+        """Appends a part."""
+        end = self._size + part.size
+        if end > self._room.size:
+            more = max(end, int(self._GROWTH * self._room.size), self._FEWEST)
+            self._room.resize(more, refcheck=False)
+        self._room[self._size : end] = part
+        self._size = end
+
+    def whole(self) -> npt.NDArray[Any]:
+        """All parts; the column is empty afterwards."""
+        found, self._room = self._room, np.empty(0, self._room.dtype)
+        found.resize(self._size, refcheck=False)
+        self._size = 0
+        return found

@@ -6,6 +6,7 @@ import csv
 import gzip
 import itertools
 import json
+import math
 import os
 import zlib
 from collections.abc import Iterator
@@ -20,9 +21,9 @@ from scalemodel.serving.traces.layouts import layout_of
 from scalemodel.serving.traces.trace import Trace
 from scalemodel.serving.traces.writing import load_pyarrow
 
-_CHUNK = 4 * 2**20  # bytes of text that are parsed at once
+_CHUNK = 2**20  # bytes of text that are parsed at once, into objects of twelve times the size
 _LONGEST_LINE = 64 * 2**20
-_PARQUET_ROWS = 65_536
+_PARQUET_ROWS = 8192
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 
@@ -229,15 +230,35 @@ def _parts_of(path: str, asked: str | None) -> Any:
     raise ScaleModelError(f"{path}: empty: must hold one request at least")
 
 
+def _span(start_s: float | None, end_s: float | None) -> tuple[float, float]:
+    """The time that is asked for; all of it where nothing is said."""
+    given = {"start_s": start_s, "end_s": end_s}
+    for name, value in given.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if value is not None and not (number and math.isfinite(value)):
+            raise ScaleModelError(f"{name}={value!r}: must be a finite number of seconds")
+    begin = -math.inf if start_s is None else float(start_s)
+    end = math.inf if end_s is None else float(end_s)
+    if end <= begin:
+        raise ScaleModelError(f"end_s={end_s!r}: must lie behind start_s={start_s!r}")
+    return begin, end
+
+
 def read_trace(
-    path: str | os.PathLike[str], format: str | None = None, *, drop_empty: bool | None = None
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    drop_empty: bool | None = None,
+    start_s: float | None = None,
+    end_s: float | None = None,
+    blocks: bool = True,
 ) -> Trace:
     r"""Reads requests that were recorded, each with its arrival and lengths.
 
     Formats are told by their columns, whether the file is JSON lines, CSV or Parquet (extra
-    ``io``), each text also compressed with gzip. Text is read part by part: a file may be larger
-    than the memory, its numbers may not. Whatever is wrong in a file is refused with its line and
-    column, and nothing is answered.
+    ``io``), each text also compressed with gzip. Files are read part by part: one may be larger
+    than the memory, which holds a part and the numbers of the requests that are asked for, no more.
+    Whatever is wrong in a file is refused with its line and column, and nothing is answered.
 
     Parameters
     ----------
@@ -251,6 +272,12 @@ def read_trace(
     drop_empty : bool, optional
         Leave out requests with a length of 0, which failed, and count them in `Trace.dropped`.
         Default: for BurstGPT, whose description says so; elsewhere they are an error.
+    start_s, end_s : float, optional
+        Only requests from `start_s` on and before `end_s` of the file's own clock, whose dates
+        count from the first request; their time from `start_s`, as of `Trace.window`. Turns that
+        no column tells are counted from there; parts of the file behind `end_s` are not looked at.
+    blocks : bool
+        False: leave out the blocks of prompts, which take most of the memory where there are any.
 
     Returns
     -------
@@ -261,7 +288,8 @@ def read_trace(
     Raises
     ------
     ScaleModelError : no such format, or a file that is none: time that runs back, lengths below 1,
-        columns that are missing, what is no number, broken JSON or gzip, no request.
+        columns that are missing, what is no number, broken JSON or gzip, no request; an `end_s`
+        that is not behind `start_s`.
 
     Examples
     --------
@@ -271,17 +299,23 @@ def read_trace(
     ...     "2023-11-16 18:17:03.97,4808,10\n2023-11-16 18:17:05.97,3180,8\n")
     >>> read_trace(path)
     Trace(2 requests over 2.00 s, 1 a second, 3994 + 9 tokens)
+    >>> len(read_trace(path, end_s=1.0))
+    1
     """
     name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
     if not isinstance(name, str) or not name:
         raise ScaleModelError(f"path={path!r}: must be the path of a file")
+    begin, end = _span(start_s, end_s)
     parts = _parts_of(name, format)
     layout = next(parts, None)
     if layout is None:
         raise ScaleModelError(f"{name}: no request: must hold one at least")
     unit = "row" if Path(name).suffix.lower() == ".parquet" else "line"
     drop = layout.drop_empty if drop_empty is None else drop_empty
-    columns = TraceColumns(name, unit, layout, drop)
+    columns = TraceColumns(name, unit, layout, drop, begin, end, blocks)
     for part in parts:
         columns.add(part)
+        if columns.complete:
+            parts.close()
+            break
     return columns.trace()
