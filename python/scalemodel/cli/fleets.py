@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
@@ -36,11 +37,16 @@ if TYPE_CHECKING:
     from scalemodel.serving.traces import Trace
 
 #: Options of fleets that are given.
-_GIVEN_ONLY = ("tier_bytes", "shed_queue")
+_GIVEN_ONLY = ("tier_bytes", "shed_queue", "decode_outage")
 _OUTAGE = ("begin_s", "end_s", "first", "count")
-_SCALE = "scale_"
+#: Of a decode pool alone, by the options that say so.
+_DECODE_ONLY = {"decode_autoscaler": "--decode-scale-...", "decode_outages": "--decode-outage"}
+_SCALE, _DECODE_SCALE = "scale_", "decode_scale_"
 #: Of the autoscaler, as options.
-_SCALER_FIELDS = [{**row, "name": _SCALE + str(row["name"])} for row in _core.Autoscaler.fields()]
+_SCALER_FIELDS, _DECODE_FIELDS = (
+    [{**row, "name": prefix + str(row["name"])} for row in _core.Autoscaler.fields()]
+    for prefix in (_SCALE, _DECODE_SCALE)
+)
 
 
 def add_fleet(commands: Any) -> None:
@@ -101,9 +107,10 @@ def add_fleet(commands: Any) -> None:
     )
     fleet.add_argument("--seed", type=whole, default=0, metavar="N", help="of random choices")
     _add_wrongs(parser)
-    scale = parser.add_argument_group("an autoscaler, where any of these is given")
-    for row in _SCALER_FIELDS:
-        add_field(scale, row)
+    for pool, rows in (("", _SCALER_FIELDS), (" of a decode pool", _DECODE_FIELDS)):
+        scale = parser.add_argument_group(f"an autoscaler{pool}, where any of these is given")
+        for row in rows:
+            add_field(scale, row)
     parser.add_argument(
         "--what-if",
         action="append",
@@ -142,6 +149,13 @@ def _add_wrongs(parser: argparse.ArgumentParser) -> None:
         type=_outage,
         metavar="BEGIN:END:FIRST:COUNT",
         help="replicas that are down for a time, in seconds of the trace; may be repeated",
+    )
+    wrong.add_argument(
+        "--decode-outage",
+        action="append",
+        type=_outage,
+        metavar="BEGIN:END:FIRST:COUNT",
+        help="the same of a decode pool, with --decode-replicas; without, outages are of both",
     )
     wrong.add_argument(
         "--shed-queue",
@@ -270,9 +284,12 @@ def _wrongs(options: argparse.Namespace, fleet: list[tuple[ServingPlan, int]]) -
         raise ScaleModelError("--tier-bytes: of tiers; give --tiers")
     if options.shed_queue is not None:
         found["shedding"] = _core.Shedding(queue=options.shed_queue)
-    scaler = _scaler(options)
-    if scaler is not None:
-        found["autoscaler"] = scaler
+    for name, rows in (("autoscaler", _SCALER_FIELDS), ("decode_autoscaler", _DECODE_FIELDS)):
+        scaler = _scaler(options, rows)
+        if scaler is not None:
+            found[name] = scaler
+    if options.decode_outage:
+        found["decode_outages"] = [_core.Outage(**each) for each in options.decode_outage]
     return found
 
 
@@ -287,11 +304,12 @@ def _faults(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def _scaler(options: argparse.Namespace) -> _core.Autoscaler | None:
-    named = given(options, _SCALER_FIELDS)
+def _scaler(options: argparse.Namespace, rows: Sequence[dict[str, Any]]) -> _core.Autoscaler | None:
+    named = given(options, rows)
     if not named:
         return None
-    return _core.Autoscaler(**{key.removeprefix(_SCALE): value for key, value in named.items()})
+    plain = {key.split(_SCALE, 1)[1]: value for key, value in named.items()}
+    return _core.Autoscaler(**plain)
 
 
 def _cases(options: argparse.Namespace, other: str) -> dict[str, dict[str, Any]]:
@@ -332,6 +350,10 @@ def _simulated(options: argparse.Namespace, trace: Trace, limits: dict[str, floa
     wrongs = _wrongs(options, fleet)
     common = {"router": options.router or "least_loaded", "seed": options.seed}
     common["store_tokens"] = options.store_tokens
+    if not options.pools:
+        for name in _DECODE_ONLY:
+            if name in wrongs:
+                raise ScaleModelError(f"{_DECODE_ONLY[name]}: of a decode pool; give --pools")
     if options.what_if and not options.pools:
         cases = _cases(options, "clusters")
         table = what_if_fleet(trace, fleet, cases, limits=limits, **common, **wrongs)
@@ -341,7 +363,7 @@ def _simulated(options: argparse.Namespace, trace: Trace, limits: dict[str, floa
         return OK
     if options.decode_replicas is None:
         raise ScaleModelError("--pools: needs --decode-replicas beside --replicas")
-    refused = next((name for name in wrongs if name != "tiers"), "limits" if limits else "")
+    refused = "shedding" if "shedding" in wrongs else "limits" if limits else ""
     refused = refused or ("what-if" if options.what_if else "")
     if refused:
         raise ScaleModelError(f"--pools: a prefill and a decode pool take no {refused}")
@@ -360,13 +382,15 @@ def _planned(options: argparse.Namespace, trace: Trace, limits: dict[str, float]
     for name in _GIVEN_ONLY:
         if getattr(options, name) is not None:
             raise ScaleModelError(f"{option_name(name)}: of a fleet that is given by --replicas")
-    scaler = _scaler(options)
+    scalers = [_scaler(options, rows) for rows in (_SCALER_FIELDS, _DECODE_FIELDS)]
+    if scalers[1] is not None and not options.pools:
+        raise ScaleModelError("--decode-scale-...: of a decode pool; give --pools")
     asked: dict[str, Any] = {
         "engine": options.engine,
         "layouts": _layouts(options),
         "routers": None if options.router is None else [options.router],
         "tiers": [None, *(options.tiers or ())],
-        "autoscalers": [] if scaler is None else [scaler],
+        "autoscalers": [scaler for scaler in scalers if scaler is not None],
         "max_replicas": options.max_replicas,
         "pools": options.pools,
         "store_tokens": options.store_tokens,
@@ -392,7 +416,7 @@ def _planned(options: argparse.Namespace, trace: Trace, limits: dict[str, float]
         {
             "fleet": fleet,
             "tiers": plan.tiers or "none",
-            "autoscaled": "no" if plan.autoscaler is None else "yes",
+            "autoscaled": "yes" if plan.autoscaler or plan.decode_autoscaler else "no",
             "usd_per_hour": plan.usd_per_hour,
             "fleets_tried": plan.tried,
         },

@@ -13,17 +13,18 @@ from scalemodel._core import Autoscaler, Failures, Outage
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.engines import DEFAULT_ENGINE
 from scalemodel.serving.fleet_parts import FleetPart, policy_of
+from scalemodel.serving.fleet_pool_search import PoolSearch
 from scalemodel.serving.fleet_pools import ServedPools
 from scalemodel.serving.fleet_scaled import ScaledSearch
 from scalemodel.serving.fleet_search import (
     Counts,
     FleetPolicy,
     FleetSearch,
-    PoolSearch,
     Served,
     shared_out,
     values_of,
 )
+from scalemodel.serving.fleet_ways import check_stock, check_ways, wrongs_of
 from scalemodel.serving.launch import ServingLaunch
 from scalemodel.serving.launch.fleet import FleetParts, launch_fleet
 from scalemodel.serving.limits import limits_of, warn_of_milliseconds
@@ -32,7 +33,6 @@ from scalemodel.serving.plans import layout_text
 from scalemodel.serving.serve import serve
 from scalemodel.serving.stream import RequestStream
 from scalemodel.serving.task import Inference
-from scalemodel.serving.tiers import tier_setups
 
 _LARGEST_TP = 16  # tensor-parallel ranks that are tried where no layout is given
 
@@ -49,15 +49,16 @@ class FleetPlan:
     router : str
     tiers : str
         Set-up of `cache_tiers` below the KV caches; empty: none is needed.
-    autoscaler : Autoscaler or None
-        What starts and stops the replicas; None: all of them run all the time.
+    autoscaler, decode_autoscaler : Autoscaler or None
+        What starts and stops the replicas, the second those of a decode pool; None: all of them
+        run all the time.
     served : ServedFleet, ServedPools or None
         The trace in that fleet, or in its pools of prompts and answers; with its failures, where
         limits are kept in spite of some.
     values : dict
         Means and percentiles there, by the names of the limits.
     usd_per_hour : float
-        Of the replicas while they run, mean over the trace.
+        Of the replicas while they run, mean over the trace; of each pool over its own span.
     tried : int
         Simulations of fleets.
     limits : dict
@@ -76,6 +77,7 @@ class FleetPlan:
     binds: str = ""
     tiers: str = ""
     autoscaler: Autoscaler | None = None
+    decode_autoscaler: Autoscaler | None = None
 
     @property
     def fits(self) -> bool:
@@ -99,14 +101,15 @@ class FleetPlan:
         ----------
         target : {"command", "kubernetes"}
             Command lines, or a Deployment and a Service of every kind, with as many replicas as
-            there are of it.
+            there are of it; where an autoscaler runs them, a ScaledObject of KEDA as well.
         name : str
             Of the objects; made of the model's when left out.
 
         Returns
         -------
         ServingLaunch
-            Whose notes say what no command does: autoscalers, tiers, hosts.
+            With the engine's options for tiers below the KV caches, where it has any. Notes say
+            what no command does.
 
         Raises
         ------
@@ -125,12 +128,18 @@ class FleetPlan:
         longest = 0 if trace is None else int((trace.input_tokens + trace.output_tokens).max())
         named = trace is not None and getattr(trace, "block_offsets", None) is not None
         notes = [f"the longest request has {longest} tokens, which the checkpoint must allow"]
-        if self.tiers:
-            notes.append(f"tiers {self.tiers} below the KV caches are switched on beside")
-        if self.autoscaler is not None:
-            notes.append(f"replicas are the most there are: {self.autoscaler}")
         pairs = tuple((part.plan, part.count) for part in self.parts)
-        parts = FleetParts(pairs, self.router, longest, named, tuple(notes))
+        first = self.served.prefill if isinstance(self.served, ServedPools) else self.served
+        parts = FleetParts(
+            pairs,
+            self.router,
+            longest,
+            named,
+            tuple(notes),
+            self.tiers,
+            () if first is None else first.tiers,
+            (self.autoscaler, self.decode_autoscaler),
+        )
         return launch_fleet(parts, target, name)
 
     def __repr__(self) -> str:
@@ -141,8 +150,10 @@ class FleetPlan:
         ways = [self.router]
         if self.tiers:
             ways.append(f"tiers {self.tiers}")
-        if self.autoscaler is not None:
-            ways.append(f"{self.autoscaler.target:g} {self.autoscaler.signal} a replica")
+        scalers = {"": self.autoscaler, "decode ": self.decode_autoscaler}
+        ways += [
+            f"{own.target:g} {own.signal} a {pool}replica" for pool, own in scalers.items() if own
+        ]
         return (
             f"FleetPlan({fleet}, {', '.join(ways)}, {self.usd_per_hour:.4g} USD/h; {values}; "
             f"{self.tried} fleets tried)"
@@ -245,12 +256,12 @@ def plan_fleet(
         Set-ups of `cache_tiers` below the KV caches, to be tried in this order behind the routers;
         None: no tiers. They cost nothing: host memory and SSDs come with a server.
     autoscalers : sequence of Autoscaler
-        To be tried beside fleets that all run all the time; the first replicas of the first kind
-        run always.
+        To be tried beside fleets that all run all the time, on one pool or both where there are
+        pools; the first replicas of the first kind run always.
     failures : Failures, optional
     outages : sequence of Outage
         What limits are kept in spite of, as of `simulate_fleet`: such as the loss of the first four
-        replicas at noon. A request that is lost breaks them.
+        replicas at noon, of each pool where there are pools. A request that is lost breaks them.
     max_replicas : int
         Of a kind, at most.
     prune : bool
@@ -309,9 +320,9 @@ def plan_fleet(
     if not asked or not where:
         raise ScaleModelError("models, clusters: must name at least one each")
     if stock is not None:
-        _check_stock(stock)
-    wrongs = _wrongs_of(failures, outages)
-    _check_ways(tiers, autoscalers, wrongs, pools, stock)
+        check_stock(stock)
+    wrongs = wrongs_of(failures, outages)
+    check_ways(tiers, autoscalers, stock)
     searches: dict[str, FleetSearch] = {}
     for model in asked:
         chosen = model if isinstance(model, resolve.Model) else resolve.model(model)
@@ -329,9 +340,9 @@ def plan_fleet(
         ]
         options = {"store_tokens": store_tokens, "seed": seed, "progress": progress}
         most = tuple(min(max_replicas, _held(plan, stock)) for plan in kinds)
-        given = (own, kinds, most, tried, kept, prune, options)
+        given = (own, kinds, most, tried, kept, prune, options, wrongs)
         searches[chosen.name] = (
-            PoolSearch(*given, prompt_kinds=prompt_kinds) if pools else FleetSearch(*given, wrongs)
+            PoolSearch(*given, prompt_kinds=prompt_kinds) if pools else FleetSearch(*given)
         )
     if stock is None:
         plans = {name: _cheapest(search, autoscalers) for name, search in searches.items()}
@@ -386,15 +397,6 @@ def _routers_of(trace: RequestStream, routers: Sequence[str] | None) -> list[str
     return [policy_of(router).router for router in routers]
 
 
-def _check_stock(stock: Any) -> None:
-    if not isinstance(stock, Mapping):
-        raise ScaleModelError(f"stock={stock!r}: must map names of clusters to accelerators")
-    for name, number in stock.items():
-        whole = isinstance(number, int) and not isinstance(number, bool)
-        if not whole or number < 0:
-            raise ScaleModelError(f"stock[{name!r}]={number!r}: must be a whole number from 0")
-
-
 def _held(plan: ServingPlan, stock: Mapping[str, int] | None) -> int:
     """Replicas that a cluster, or what the stock has of it, holds."""
     ranks = ranks_of(plan.layout)
@@ -447,6 +449,7 @@ def _plan_of(search: FleetSearch, policy: FleetPolicy, served: Served, cost: flo
         search.limits,
         tiers=policy.tiers,
         autoscaler=policy.autoscaler,
+        decode_autoscaler=policy.decode_autoscaler,
     )
 
 
@@ -459,36 +462,3 @@ def _cheapest(search: FleetSearch, autoscalers: Sequence[Autoscaler]) -> FleetPl
         if scaled is not None:
             return _plan_of(search, scaled.policy, scaled.served, scaled.cost)
     return _answer(search, counts)
-
-
-def _wrongs_of(failures: Any, outages: Any) -> dict[str, Any]:
-    """What goes wrong, checked; empty where nothing does."""
-    if failures is not None and not isinstance(failures, Failures):
-        raise ScaleModelError(f"failures={failures!r}: must be Failures")
-    for outage in outages:
-        if not isinstance(outage, Outage):
-            raise ScaleModelError(f"outages: {outage!r}: must be of Outage")
-    if not outages and (failures is None or not failures.mtbf_s):
-        return {}
-    return {"failures": failures or Failures(), "outages": list(outages)}
-
-
-def _check_ways(
-    tiers: Any, autoscalers: Any, wrongs: Mapping[str, Any], pools: bool, stock: Any
-) -> None:
-    if isinstance(tiers, str) or not tiers:
-        raise ScaleModelError(f"tiers={tiers!r}: must be a sequence of set-ups, None for no tiers")
-    names = tier_setups()
-    for setup in tiers:
-        if setup is not None and setup not in names:
-            raise ScaleModelError(f"tiers: {setup!r}: must be None or one of {', '.join(names)}")
-    if isinstance(autoscalers, Autoscaler):
-        raise ScaleModelError("autoscalers: must be a sequence of Autoscaler, and is one")
-    for each in autoscalers:
-        if not isinstance(each, Autoscaler):
-            raise ScaleModelError(f"autoscalers: {each!r}: must be an Autoscaler")
-    if pools and (wrongs or autoscalers):
-        name = "autoscalers" if autoscalers else "failures, outages"
-        raise ScaleModelError(f"{name}: of fleets without pools; `simulate_pools` scales pools")
-    if stock is not None and autoscalers:
-        raise ScaleModelError("autoscalers: a stock is shared by fleets that run all the time")

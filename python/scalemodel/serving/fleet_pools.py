@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import scalemodel._core as _core
-from scalemodel._core import Autoscaler, CacheTier, RouterPolicy
+from scalemodel._core import Autoscaler, CacheTier, Failures, Outage, RouterPolicy
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_parts import FleetPart, fleet_of
@@ -21,6 +21,8 @@ from scalemodel.serving.stream import Column, RequestStream, ServedStream
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_MOST_DELAY_S = 1e6  # that `Failures` take
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,7 +80,8 @@ class ServedPools(ServedStream):
 
         hit_fraction (prompt tokens found in prefix caches), transfer_mean_s, prefill_ and
         decode_busy_fraction, accelerators, energy_j, cost_usd and usd_per_million_output_tokens
-        (of the time that replicas are online; without them where a price is not known).
+        (of the time that replicas are online; without them where a price is not known). Where
+        replicas fail also failures, retried and lost of both pools, as of a `ServedFleet`.
 
         Examples
         --------
@@ -99,6 +102,9 @@ class ServedPools(ServedStream):
             found[f"{name}_busy_fraction"] = pool["busy_fraction"]
         for name in ("accelerators", "energy_j"):
             found[name] = sum(pool[name] for pool in pools)
+        for name in ("failures", "retried", "lost"):
+            if any(name in pool for pool in pools):
+                found[name] = sum(pool.get(name, 0.0) for pool in pools)
         if all("cost_usd" in pool for pool in pools):
             found["cost_usd"] = sum(pool["cost_usd"] for pool in pools)
             tokens = float(self.stream.output_tokens[~self.refused].sum())
@@ -118,6 +124,9 @@ def simulate_pools(
     tiers: Sequence[CacheTier] = (),
     autoscaler: Autoscaler | None = None,
     decode_autoscaler: Autoscaler | None = None,
+    failures: Failures | None = None,
+    outages: Sequence[Outage] = (),
+    decode_outages: Sequence[Outage] = (),
     seed: int = 0,
     progress: bool | Callable[[int, int], object] = False,
 ) -> ServedPools:
@@ -139,6 +148,13 @@ def simulate_pools(
         Of the prefill pool, as for `simulate_fleet`.
     autoscaler, decode_autoscaler : Autoscaler, optional
         Each pool starts and stops replicas by its own load.
+    failures : Failures, optional
+        Of the replicas of both pools, as for `simulate_fleet`. A prompt that its replica loses is
+        computed by another; a request that is lost while it decodes comes back behind a prompt
+        computed anew, which takes as long as the first time did in the mean. That second prompt
+        loads the prefill pool no further: few of many requests are lost.
+    outages, decode_outages : sequence of Outage
+        Of each pool, whose replicas are numbered apart.
     seed, progress
         As for `simulate_fleet`.
 
@@ -174,13 +190,20 @@ def simulate_pools(
                 )
     if not isinstance(trace, RequestStream):
         raise ScaleModelError(f"trace={trace!r}: must be a RequestStream, or a Trace")
-    before = simulate_fleet(
-        dataclasses.replace(trace, output_tokens=np.ones(len(trace))),
+    for outage in decode_outages:
+        if not isinstance(outage, Outage) or outage.end_s < outage.begin_s:
+            raise ScaleModelError(
+                f"decode_outages: {outage!r}: must be an Outage that does not end before it begins"
+            )
+    before = prompts_served(
+        trace,
         _pairs(senders),
         router=router,
         store_tokens=store_tokens,
         tiers=tiers,
         autoscaler=autoscaler,
+        failures=failures,
+        outages=outages,
         seed=seed,
         progress=progress,
     )
@@ -190,6 +213,8 @@ def simulate_pools(
         receivers,
         router=decode_router,
         autoscaler=decode_autoscaler,
+        failures=failures,
+        outages=decode_outages,
         seed=seed + 1,
         progress=progress,
     )
@@ -199,13 +224,32 @@ def _pairs(parts: Sequence[FleetPart]) -> list[tuple[ServingPlan, int]]:
     return [(part.plan, part.count) for part in parts]
 
 
+def prompts_served(trace: RequestStream, fleet: Any, **options: Any) -> ServedFleet:
+    """The prompts of a trace in a prefill pool, each with its first token."""
+    ones = dataclasses.replace(trace, output_tokens=np.ones(len(trace)))
+    return simulate_fleet(ones, fleet, **options)
+
+
 def answered(
-    trace: RequestStream, before: ServedFleet, decode: Sequence[FleetPart], **options: Any
+    trace: RequestStream,
+    before: ServedFleet,
+    decode: Sequence[FleetPart],
+    *,
+    failures: Failures | None = None,
+    outages: Sequence[Outage] = (),
+    **options: Any,
 ) -> ServedPools:
     """The rest of the answers to prompts that a prefill pool has served."""
     transfer = _transfers(trace, before, decode)
     ready = before.finished_s + transfer
     served = np.flatnonzero(~before.refused)
+    if served.size and (failures is not None or outages):
+        # What was decoded is gone with the cache: the prompt is computed and sent once more.
+        first = float((ready[served] - trace.arrival_s[served]).mean())
+        usual = failures or Failures()
+        delay_s = min(usual.retry_delay_s + first, _MOST_DELAY_S)
+        options["failures"] = usual.replace(retry_delay_s=delay_s)
+        options["outages"] = outages
     order = served[np.argsort(ready[served], kind="stable")]
     started, finished = before.started_s, before.finished_s.copy()
     preemptions, refused = before.preemptions.copy(), before.refused.copy()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from scalemodel._core import Autoscaler
-from scalemodel.serving.fleet_search import Counts, FleetPolicy, FleetSearch
+from scalemodel._core import Autoscaler, ReplicaTotals
+from scalemodel.serving.fleet_pools import ServedPools
+from scalemodel.serving.fleet_search import Counts, FleetPolicy, FleetSearch, Served
 from scalemodel.serving.served_fleet import ServedFleet
+
+#: Kinds of the replicas of a side up to the last that ever ran, and whether there were more.
+Ran = tuple[Counts, bool]
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,7 @@ class ScaledFleet:
 
     counts: Counts
     policy: FleetPolicy
-    served: ServedFleet
+    served: Served
     cost: float
 
 
@@ -31,8 +35,8 @@ class ScaledSearch:
     """
 
     search: FleetSearch
-    #: Of each way to run a fleet: kinds of the replicas that ever ran, where some did not.
-    seen: dict[FleetPolicy, set[Counts]] = field(default_factory=dict)
+    #: Of each way to run a fleet: what ran of each side, where some replicas did not.
+    seen: dict[FleetPolicy, set[tuple[Ran, ...]]] = field(default_factory=dict)
 
     def cheapest(self, autoscalers: Sequence[Autoscaler], bound: float) -> ScaledFleet | None:
         """The cheapest fleet that keeps the limits and costs less than `bound`."""
@@ -40,17 +44,19 @@ class ScaledSearch:
         search = self.search
         ranges = [range(most + 1) for most in search.most]
         fleets = sorted(itertools.product(*ranges), key=lambda own: (search.cost(own), sum(own)))
+        ways = [
+            scaled for policy in search.policies for scaled in search.scaled(policy, autoscalers)
+        ]
         for counts in fleets:
             if not search.legal(counts):
                 continue
-            for policy, autoscaler in itertools.product(search.policies, autoscalers):
-                scaled = replace(policy, autoscaler=autoscaler)
-                least = search.cost(self._always_on(counts, autoscaler))
-                if least >= bound or self._is_known(counts, scaled):
+            for policy in ways:
+                least = search.cost(search.always_on(counts, policy))
+                if least >= bound or self._is_known(counts, policy):
                     continue
                 if not search.may_keep(counts):
                     break
-                found = self._served(counts, scaled)
+                found = self._served(counts, policy)
                 if found is not None and found.cost < bound:
                     best, bound = found, found.cost
         return best
@@ -58,44 +64,56 @@ class ScaledSearch:
     def _served(self, counts: Counts, policy: FleetPolicy) -> ScaledFleet | None:
         search = self.search
         served = search.served(counts, policy)
-        ran = _replicas_that_ran(served)
+        ran = _ran(served)
         keeps = search.within(served)
         if keeps and search.wrongs:
             served = search.served(counts, policy, **search.wrongs)
-            ran = max(ran, _replicas_that_ran(served))
+            ran = [max(pair) for pair in zip(ran, _ran(served), strict=False)]
             keeps = search.within(served)
-        if ran < sum(counts):
-            self.seen.setdefault(policy, set()).add(_first(counts, ran))
+        sides = search.sides(counts)
+        if len(ran) == len(sides) and any(n < sum(own) for n, own in zip(ran, sides, strict=True)):
+            self.seen.setdefault(policy, set()).add(
+                tuple((_first(own, n), n < sum(own)) for n, own in zip(ran, sides, strict=True))
+            )
         if not keeps:
             return None
-        cost = served.summary()["cost_usd"] / served.totals.makespan_s
+        cost = sum(pool.summary()["cost_usd"] / pool.totals.makespan_s for pool in _pools(served))
         return ScaledFleet(counts, policy, served, cost)
-
-    def _always_on(self, counts: Counts, autoscaler: Autoscaler) -> Counts:
-        """Of every kind, the replicas that never stop: the first of the fleet."""
-        rest, found = autoscaler.min_replicas, []
-        for count in counts:
-            found.append(min(count, rest))
-            rest -= found[-1]
-        return tuple(found)
 
     def _is_known(self, counts: Counts, policy: FleetPolicy) -> bool:
         """Whether a fleet serves as one that was seen: tiers grow with all replicas, though."""
         if policy.tiers or not self.search.prunes:
             return False
-        total = sum(counts)
+        sides = self.search.sides(counts)
         return any(
-            len(first) <= total and _first(counts, len(first)) == first
-            for first in self.seen.get(policy, ())
+            all(_as_seen(own, *ran) for own, ran in zip(sides, seen, strict=True))
+            for seen in self.seen.get(policy, ())
         )
 
 
+def _as_seen(side: Counts, first: Counts, more: bool) -> bool:
+    """Whether a side begins with what ran, and has more only where others had as well."""
+    total = sum(side)
+    long_enough = len(first) <= total if more else len(first) == total
+    return long_enough and _first(side, len(first)) == first
+
+
 def _first(counts: Counts, replicas: int) -> Counts:
-    """Kinds of the first replicas of a fleet, in their order."""
+    """Kinds of the first replicas of a side, in their order."""
     kinds = (kind for kind, count in enumerate(counts) for _ in range(count))
     return tuple(itertools.islice(kinds, replicas))
 
 
-def _replicas_that_ran(served: ServedFleet) -> int:
-    """Places up to the last replica that was ever started."""
-    return 1 + max(place for place, part in enumerate(served.part_totals) if part.online_s > 0)
+def _pools(served: Served) -> list[ServedFleet]:
+    """The fleets that served, each with a span of its own: prompts end before answers do."""
+    pools = [served.prefill, served.decode] if isinstance(served, ServedPools) else [served]
+    return [pool for pool in pools if pool is not None]
+
+
+def _ran(served: Served) -> list[int]:
+    """Of each side, places up to the last replica that was ever started."""
+    return [_last_started(pool.part_totals) for pool in _pools(served)]
+
+
+def _last_started(totals: Sequence[ReplicaTotals]) -> int:
+    return 1 + max(place for place, part in enumerate(totals) if part.online_s > 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from scalemodel._core import Autoscaler, CacheTier
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_parts import FleetPart
-from scalemodel.serving.fleet_pools import ServedPools, answered
+from scalemodel.serving.fleet_pools import ServedPools
 from scalemodel.serving.limits import LIMITS, METRICS, slack_of
 from scalemodel.serving.plan import ServingPlan, ranks_of
 from scalemodel.serving.served_fleet import ServedFleet
@@ -32,13 +32,14 @@ class FleetPolicy:
     router : str
     tiers : str
         Set-up of `cache_tiers` below the KV caches; empty: none.
-    autoscaler : Autoscaler or None
-        None: all replicas run all the time.
+    autoscaler, decode_autoscaler : Autoscaler or None
+        None: all replicas run all the time. The second is of the decode pool, where there is one.
     """
 
     router: str
     tiers: str = ""
     autoscaler: Autoscaler | None = None
+    decode_autoscaler: Autoscaler | None = None
 
 
 #: What a fleet was found to do, and how it was run; None where it breaks a limit in any way.
@@ -95,13 +96,35 @@ class FleetSearch:
 
     def may_keep(self, counts: Counts) -> bool:
         """Whether a fleet keeps the limits, or more than one that does, while nothing fails."""
-        if not self.prunes or any(_no_more(good, counts) for good in self.good):
+        if not self.prunes or any(no_more(good, counts) for good in self.good):
             return True
         if not self.hopeless(counts):
             self.keeps(counts)
         return not self.hopeless(counts)
 
-    def served(self, counts: Counts, policy: FleetPolicy, **wrongs: Any) -> ServedFleet:
+    def sides(self, counts: Counts) -> list[Counts]:
+        """Replicas that start and stop together: all of a fleet, or those of each pool."""
+        return [counts]
+
+    def scaled(
+        self, policy: FleetPolicy, autoscalers: Sequence[Autoscaler]
+    ) -> Iterator[FleetPolicy]:
+        """A way to run a fleet, with something that starts and stops replicas."""
+        for each in autoscalers:
+            yield replace(policy, autoscaler=each)
+
+    def always_on(self, counts: Counts, policy: FleetPolicy) -> Counts:
+        """Of every kind, the replicas that never stop: the first of each side."""
+        found: list[int] = []
+        scalers = (policy.autoscaler, policy.decode_autoscaler)
+        for side, scaler in zip(self.sides(counts), scalers, strict=False):
+            rest = sum(side) if scaler is None else scaler.min_replicas
+            for count in side:
+                found.append(min(count, rest))
+                rest -= found[-1]
+        return tuple(found)
+
+    def served(self, counts: Counts, policy: FleetPolicy, **wrongs: Any) -> Served:
         """The trace in a fleet."""
         self.tried += 1
         fleet = list(zip(self.kinds, counts, strict=True))
@@ -140,7 +163,7 @@ class FleetSearch:
 
     def hopeless(self, counts: Counts) -> bool:
         """Whether a fleet has no more of anything than one that failed with nothing amiss."""
-        return self.prunes and any(_no_more(counts, failed) for failed in self.failed)
+        return self.prunes and any(no_more(counts, failed) for failed in self.failed)
 
     def alone(self, kind: int) -> Counts | None:
         """The fewest of one kind that keep the limits, where more of them never do worse."""
@@ -201,7 +224,7 @@ class FleetSearch:
         queue, seen = [(self.cost(start), 0, start)], {start}
         while queue:
             _, _, counts = heapq.heappop(queue)
-            if any(_no_more(own, counts) for own in found):
+            if any(no_more(own, counts) for own in found):
                 continue
             if self.legal(counts) and not self.hopeless(counts) and self.keeps(counts):
                 found.append(counts)
@@ -222,7 +245,7 @@ class FleetSearch:
         return found
 
 
-def _no_more(counts: Counts, others: Counts) -> bool:
+def no_more(counts: Counts, others: Counts) -> bool:
     """Whether one fleet has no more of anything than the other."""
     return all(n <= more for n, more in zip(counts, others, strict=True))
 
@@ -242,108 +265,6 @@ def tiers_of(setup: str, fleet: Sequence[tuple[ServingPlan, int]]) -> tuple[Cach
         return ()
     first = next(plan for plan, count in fleet if count)
     return cache_tiers(setup, first, replicas=sum(count for _, count in fleet))
-
-
-@dataclass
-class PoolSearch(FleetSearch):
-    """Pairs of a prefill and a decode pool: the first `prompt_kinds` of all are of the first."""
-
-    prompt_kinds: int = 0
-    prompts: dict[tuple[FleetPolicy, Counts], ServedFleet] = field(default_factory=dict)
-
-    def _split(self, counts: Counts) -> tuple[Counts, Counts]:
-        return counts[: self.prompt_kinds], counts[self.prompt_kinds :]
-
-    def legal(self, counts: Counts) -> bool:
-        """Whether both pools have a replica, and every cluster the accelerators of all of them."""
-        if not all(map(any, self._split(counts))):
-            return False
-        held = {plan.cluster.name: plan.cluster.accelerators for plan in self.kinds}
-        return all(number <= held[name] for name, number in self.taken(counts).items())
-
-    def _parts(self, counts: Counts) -> tuple[list[FleetPart], list[FleetPart]]:
-        parts = [FleetPart(plan, n) for plan, n in zip(self.kinds, counts, strict=True)]
-        return parts[: self.prompt_kinds], parts[self.prompt_kinds :]
-
-    def _prefilled(self, policy: FleetPolicy, counts: Counts) -> ServedFleet:
-        """The prompts in a prefill pool, which no decode pool changes."""
-        own = self._split(counts)[0]
-        if (policy, own) not in self.prompts:
-            pairs = [(part.plan, part.count) for part in self._parts(counts)[0]]
-            ones = replace(self.trace, output_tokens=np.ones(len(self.trace)))
-            given = {**self.options, "tiers": tiers_of(policy.tiers, pairs)}
-            self.prompts[policy, own] = simulate_fleet(ones, pairs, router=policy.router, **given)
-        return self.prompts[policy, own]
-
-    def _simulated(self, counts: Counts) -> Kept:
-        early = {name: limit for name, limit in self.limits.items() if name.startswith("ttft")}
-        options = {"router": "least_loaded", "seed": int(self.options.get("seed", 0)) + 1}
-        late = 0
-        for policy in self.policies:
-            before = self._prefilled(policy, counts)
-            if not self._within(before, early):
-                late += 1
-                continue
-            self.tried += 1
-            served = answered(self.trace, before, self._parts(counts)[1], **options)
-            if self.within(served):
-                self.good.append(counts)
-                return policy, served
-        self.failed.append(counts)
-        if late == len(self.policies):
-            # First tokens come from the prefill pool: no decode pool mends them.
-            self.failed.append(self._split(counts)[0] + self._split(self.most)[1])
-        return None
-
-    def first_found(self) -> list[Counts]:
-        """Pools of one kind each that keep the limits."""
-        sides = range(self.prompt_kinds), range(self.prompt_kinds, len(self.kinds))
-        pairs = [(i, j) for i in sides[0] for j in sides[1]]
-        return [each for pair in pairs if (each := self._pair(*pair))]
-
-    def _pair(self, prompt: int, answer: int) -> Counts | None:
-        """Few replicas of two kinds that keep the limits, none of which can be left out alone."""
-
-        def of(n: int, m: int) -> Counts:
-            return tuple(
-                n if place == prompt else m if place == answer else 0
-                for place in range(len(self.kinds))
-            )
-
-        def holds(n: int, m: int) -> bool:
-            counts = of(n, m)
-            return self.legal(counts) and not self.hopeless(counts) and self.keeps(counts)
-
-        most = self.most[prompt], self.most[answer]
-        found = None
-        n = 1
-        while found is None and self.legal(of(min(n, most[0]), min(n, most[1]))):
-            if holds(min(n, most[0]), min(n, most[1])):
-                found = min(n, most[0]), min(n, most[1])
-            elif n >= max(most):
-                return None
-            n *= 2
-        if found is None:
-            # What the cluster holds, shared between both pools in any way.
-            for n in range(1, most[0] + 1):
-                room = [m for m in range(1, most[1] + 1) if self.legal(of(n, m))]
-                if room and holds(n, room[-1]):
-                    found = n, room[-1]
-                    break
-        if found is None:
-            return None
-        n = _least(lambda count: holds(count, found[1]), found[0])
-        m = _least(lambda count: holds(n, count), found[1])
-        return of(n, m)
-
-
-def _least(holds: Callable[[int], bool], high: int) -> int:
-    """The least number up to `high`, which holds, where more never do worse."""
-    low = 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
 
 
 def shared_out(searches: Sequence[FleetSearch], stock: Mapping[str, int]) -> list[Counts] | None:

@@ -10,7 +10,8 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_parts import fleet_of
 from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
-from scalemodel.serving.fleet_search import tiers_of, values_of
+from scalemodel.serving.fleet_pools import simulate_pools
+from scalemodel.serving.fleet_search import Served, tiers_of, values_of
 from scalemodel.serving.limits import slack_of
 from scalemodel.serving.stream import RequestStream
 from scalemodel.serving.task import number_from_to
@@ -123,10 +124,10 @@ def what_if_plan(
         As for `plan_fleet`.
     cases : mapping of label to mapping, optional
         What is different. `rate`: of the traffic, as a factor (of a `Trace`). `lost`: replicas
-        that fail in the middle of the trace and do not come back, the first of the fleet, such as
-        those of a rack. `clusters`, `limits`: in place of the ones given, such as those with a new
-        accelerator among them. Anything else is an option of `plan_fleet`. Default: double the
-        traffic, and one replica lost.
+        that fail in the middle of the trace and do not come back, the first of the fleet or of each
+        pool, such as those of a rack. `clusters`, `limits`: in place of the ones given, such as
+        those with a new accelerator among them. Anything else is an option of `plan_fleet`.
+        Default: double the traffic, and one replica lost.
     **options
         Of `plan_fleet`, of all cases.
 
@@ -141,7 +142,7 @@ def what_if_plan(
 
     Raises
     ------
-    ScaleModelError : as `plan_fleet`; pools, whose replicas do not fail here.
+    ScaleModelError : as `plan_fleet`.
 
     Examples
     --------
@@ -156,8 +157,6 @@ def what_if_plan(
     """
     import pandas as pd
 
-    if options.get("pools"):
-        raise ScaleModelError("pools=True: of fleets without pools")
     if cases is None:
         cases = {"double traffic": {"rate": 2.0}, "one lost": {"lost": 1}}
     rows: list[dict[str, Any]] = []
@@ -199,8 +198,16 @@ def _outlived(
     if not plan.fits:
         return {"keeps": False, "binds": plan.binds, "ratio": float("nan")}
     pairs = [(part.plan, part.count) for part in plan.parts]
-    given = {"tiers": tiers_of(plan.tiers, pairs), "autoscaler": plan.autoscaler, **wrongs}
-    served = simulate_fleet(trace, pairs, router=plan.router, **given)
+    answers = [pair for pair in pairs if pair[0].task.prefilled]
+    prompts = [pair for pair in pairs if not pair[0].task.prefilled] if answers else pairs
+    given = {"tiers": tiers_of(plan.tiers, prompts), "autoscaler": plan.autoscaler, **wrongs}
+    served: Served
+    if answers:
+        given["decode_outages"] = given.get("outages", ())
+        given["decode_autoscaler"] = plan.decode_autoscaler
+        served = simulate_pools(trace, prompts, answers, router=plan.router, **given)
+    else:
+        served = simulate_fleet(trace, pairs, router=plan.router, **given)
     ratio, name = slack_of(values_of(served, limits), limits)
     if served.refused.any():
         ratio, name = float("inf"), "refused"
@@ -214,7 +221,7 @@ def _answer_of(plan: FleetPlan, before: FleetPlan) -> dict[str, Any]:
         "fleet": " + ".join(f"{count} x {name}" for name, count in plan.counts.items()),
         "router": plan.router,
         "tiers": plan.tiers,
-        "autoscaled": plan.autoscaler is not None,
+        "autoscaled": plan.autoscaler is not None or plan.decode_autoscaler is not None,
         "usd_per_hour": price,
         "change": price / before.usd_per_hour - 1 if fits else float("nan"),
         "message": plan.message,

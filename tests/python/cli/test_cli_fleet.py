@@ -111,6 +111,34 @@ def test_pools_are_those_of_python(file: str, capsys: pytest.CaptureFixture[str]
     assert told["ttft_p99_s"] <= 0.3
 
 
+def test_pools_fail_and_grow_as_in_python(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["fleet", "llama3_8b", file, *GIVEN, "--pools", "--decode-replicas", "3"]
+    wrong = ["--outage", "1:9", "--decode-outage", "2:9:1:2", "--restart-s", "1"]
+    grows = ["--scale-target", "4", "--scale-startup-s", "1", "--decode-scale-target", "9"]
+    assert main([*asked, *wrong, *grows, "--decode-scale-startup-s", "2"]) == OK
+    told = json.loads(capsys.readouterr().out)
+    trace = sm.read_trace(file)
+    mean = float(trace.input_tokens.mean()), float(trace.output_tokens.mean())
+    tasks = [
+        sm.Inference(input_tokens=mean[0], output_tokens=mean[1], prefilled=prefilled)
+        for prefilled in (False, True)
+    ]
+    prompts, answers = (sm.serve("llama3_8b", "dgx_h100", each, replicas=1) for each in tasks)
+    served = sm.simulate_pools(
+        trace,
+        (prompts, 2),
+        (answers, 3),
+        autoscaler=sm.Autoscaler(target=4, startup_s=1),
+        decode_autoscaler=sm.Autoscaler(target=9, startup_s=2),
+        failures=sm.Failures(restart_s=1),
+        outages=[sm.Outage(begin_s=1, end_s=9)],
+        decode_outages=[sm.Outage(begin_s=2, end_s=9, first=1, count=2)],
+    )
+    expected = served.summary()
+    assert expected["failures"] >= 1
+    assert {name: told[name] for name in expected} == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -120,7 +148,9 @@ def test_pools_are_those_of_python(file: str, capsys: pytest.CaptureFixture[str]
         ),
         (["--ttft-s", "1", "--shed-queue", "9"], "--shed-queue: of a fleet that is given"),
         (["--ttft-s", "1", "--tiers", "ram"], "tiers: 'ram': must be None or one of"),
-        (["--ttft-s", "1", "--pools", "--mtbf-s", "9"], "failures, outages: of fleets without"),
+        (["--ttft-s", "1", "--decode-scale-target", "9"], "--decode-scale-...: of a decode pool"),
+        (["--ttft-s", "1", "--decode-outage", "1:2"], "--decode-outage: of a fleet that is given"),
+        (["--replicas", "1", "--decode-outage", "1:2"], "--decode-outage: of a decode pool; give"),
         (["--ttft-s", "1", "--what-if", "add=1"], "--what-if=add=1: add is asked with"),
         (["--replicas", "1", "--what-if", "clusters=dgx_b200"], "clusters is asked without"),
         (["--replicas", "1", "--nodes", "1", "--nodes", "2"], "--nodes: 2 numbers for 1 clusters"),
@@ -133,8 +163,8 @@ def test_pools_are_those_of_python(file: str, capsys: pytest.CaptureFixture[str]
         (["--replicas", "1", "--decode-replicas", "1"], "--decode-replicas: of --pools"),
         (["--replicas", "1", "--pools"], "--pools: needs --decode-replicas"),
         (
-            ["--replicas", "1", "--pools", "--decode-replicas", "1", "--mtbf-s", "9"],
-            "--pools: a prefill and a decode pool take no failures",
+            ["--replicas", "1", "--pools", "--decode-replicas", "1", "--shed-queue", "9"],
+            "--pools: a prefill and a decode pool take no shedding",
         ),
     ],
 )

@@ -161,7 +161,6 @@ def test_what_if_says_what_would_break_and_what_it_would_cost() -> None:
         ({"cases": {"x": {"rate": 0}}}, "rate"),
         ({"cases": {"x": 3}}, "must be a mapping"),
         ({"cases": {"x": {"lost": 0.5}}}, "lost=0.5"),
-        ({"cases": {}, "pools": True}, "pools=True"),
         ({"cases": {}, "tiers": ["ram"]}, "tiers: 'ram'"),
         ({"cases": {}, "tiers": "hicache"}, "tiers='hicache'"),
         ({"cases": {}, "autoscalers": [1]}, "autoscalers: 1: must be"),

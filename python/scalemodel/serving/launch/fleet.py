@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scalemodel._core import Autoscaler, CacheTier
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.serving.launch import manifests, sglang, vllm
 from scalemodel.serving.launch.commands import ENGINES, family_of, shell, start_of
@@ -51,6 +52,11 @@ class FleetParts:
     prefix_caching : bool
     notes : tuple of str
         What else the plan has that no command says.
+    tier_setup : str
+    tiers : tuple of CacheTier
+        Below the KV caches of replicas; of pools, of those of prompts.
+    scalers : tuple of (Autoscaler or None)
+        Of the replicas; of pools, of each.
     """
 
     pairs: tuple[tuple[ServingPlan, int], ...]
@@ -58,6 +64,9 @@ class FleetParts:
     longest: int
     prefix_caching: bool
     notes: tuple[str, ...] = ()
+    tier_setup: str = ""
+    tiers: tuple[CacheTier, ...] = ()
+    scalers: tuple[Autoscaler | None, ...] = ()
 
     def instances(self) -> list[tuple[Instance, int]]:
         """Instances of all kinds; of pools, those of prompts first."""
@@ -70,6 +79,7 @@ class FleetParts:
                     roles[plan.task.prefilled] if pools else "",  # type: ignore[arg-type]
                     self.prefix_caching,
                     self.longest,
+                    *(("", ()) if plan.task.prefilled else (self.tier_setup, self.tiers)),
                 ),
                 count,
             )
@@ -97,13 +107,19 @@ def launch_fleet(parts: FleetParts, target: str = "command", name: str = "") -> 
     notes = list(parts.notes)
     commands: dict[str, str] = {}
     files: dict[str, str] = {}
-    if target == "kubernetes":
-        files, said = _objects(instances, name)
+    scalers = [scaler for scaler in parts.scalers if scaler is not None]
+    if target == "kubernetes" and (pools or len(instances) == 1):
+        files, said = _objects(instances, name, parts.scalers)
         notes += said if pools else [*said, _routing(parts.router)]
+    elif target == "kubernetes":
+        notes += _as_said(scalers)
+        files, said = _objects(instances, name)
+        notes += [*said, _routing(parts.router)]
     elif pools:
         commands, files, said = commands_of_pools(instances)
-        notes += said
+        notes += [*said, *_as_said(scalers)]
     else:
+        notes += _as_said(scalers)
         commands, files, said = _commands(instances, parts.router)
         notes += said
     release = str(ENGINES[family_of(first.plan.engine)].RELEASE)
@@ -111,18 +127,25 @@ def launch_fleet(parts: FleetParts, target: str = "command", name: str = "") -> 
     return ServingLaunch(target, first.plan.engine, release, commands, files, kept)
 
 
+def _as_said(scalers: Sequence[Autoscaler]) -> list[str]:
+    """Autoscalers that no command is."""
+    return [f"replicas are the most there are: {scaler}" for scaler in scalers]
+
+
 def _objects(
-    instances: Sequence[tuple[Instance, int]], name: str
+    instances: Sequence[tuple[Instance, int]],
+    name: str,
+    scalers: Sequence[Autoscaler | None] = (),
 ) -> tuple[dict[str, str], list[str]]:
     files: dict[str, str] = {}
     notes: list[str] = []
     called = manifests.object_name(name or instances[0][0].model)
     if instances[0][0].role:
-        text, notes = manifests.kubernetes(list(instances), called)
+        text, notes = manifests.kubernetes(list(instances), called, scalers)
         return {f"{called}.yaml": text}, notes
     for place, (instance, count) in enumerate(instances):
         own = f"{called}-{place}" if len(instances) > 1 else called
-        text, said = manifests.kubernetes([(instance, count)], own)
+        text, said = manifests.kubernetes([(instance, count)], own, scalers)
         files[f"{own}.yaml"] = text
         notes += [f"{own}: on nodes of {instance.plan.cluster.name}", *said]
     return files, notes

@@ -56,13 +56,16 @@ class Instance:
     """An instance of a plan that runs, in a deployment that may have pools for its two phases.
 
     `prefix_caching` says whether prompts are looked up in the cache, `longest` the tokens of the
-    longest request, where more is known of them than the task says.
+    longest request, where more is known of them than the task says; `tiers` are those of a set-up
+    of `cache_tiers` below the KV cache.
     """
 
     plan: ServingPlan
     role: Role = ""
     prefix_caching: bool = False
     longest: int = 0
+    tier_setup: str = ""
+    tiers: tuple[_core.CacheTier, ...] = ()
 
     def __post_init__(self) -> None:
         plan = self.plan

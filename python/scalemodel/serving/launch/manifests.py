@@ -13,9 +13,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
+from scalemodel._core import Autoscaler
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.hub import is_hub_id
-from scalemodel.serving.launch import sglang, tensorrt_llm, vllm
+from scalemodel.serving.launch import scaling, sglang, tensorrt_llm, vllm
 from scalemodel.serving.launch.commands import family_of, start_of
 from scalemodel.serving.launch.instance import Instance, Start
 from scalemodel.serving.launch.yaml_text import yaml_text
@@ -117,11 +118,13 @@ def documents(objects: Sequence[dict[str, Any]]) -> str:
 
 
 # -------------------------------------------------------------------------------------- Kubernetes
-def kubernetes(pools: Pools, name: str) -> tuple[str, list[str]]:
-    """Deployments and Services; the router before two pools is one of them."""
+def kubernetes(
+    pools: Pools, name: str, scalers: Sequence[Autoscaler | None] = ()
+) -> tuple[str, list[str]]:
+    """Deployments and Services, and what scales the first; replicas are then the most there are."""
     objects: list[dict[str, Any]] = []
     notes: list[str] = []
-    for instance, replicas in pools:
+    for (instance, replicas), scaler in zip(pools, [*scalers, *[None] * len(pools)], strict=False):
         start = _one_line(instance, "kubernetes")
         notes += start.notes
         family, role = family_of(instance.plan.engine), instance.role
@@ -130,6 +133,10 @@ def kubernetes(pools: Pools, name: str) -> tuple[str, list[str]]:
         if role:
             labels |= {"llm-d.ai/role": role}
         words = _mounted(_listening(family, start.nodes[0], role), start)
+        scaled = None
+        if scaler is not None:
+            scaled = scaling.scaled_object(own, family, scaler, replicas, notes)
+            words += scaling.REPORTS.get(family, ()) if scaled else ()
         mount, volume = _volume(own, start, shared=instance.ranks > 1)
         container = {
             "name": "engine",
@@ -144,7 +151,9 @@ def kubernetes(pools: Pools, name: str) -> tuple[str, list[str]]:
             **mount,
         }
         pod = {"metadata": {"labels": labels}, "spec": {"containers": [container], **volume}}
-        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod}
+        # A count in the file would be set again, over the autoscaler's, with every change of it.
+        counted = {} if scaled else {"replicas": replicas}
+        spec = {**counted, "selector": {"matchLabels": labels}, "template": pod}
         meta = {"name": own, "labels": labels}
         objects += _files(own, start)
         objects.append(
@@ -155,6 +164,7 @@ def kubernetes(pools: Pools, name: str) -> tuple[str, list[str]]:
         objects.append(
             {"apiVersion": "v1", "kind": "Service", "metadata": {"name": own}, "spec": service}
         )
+        objects += [scaled] if scaled else []
     if len(pools) > 1:
         notes.append("a router that sends each prompt to both pools must stand before them")
     return documents(objects), notes

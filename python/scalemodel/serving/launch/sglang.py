@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from scalemodel.resolve.serving_kernels import KernelChoice
+from scalemodel.serving.launch import below
 from scalemodel.serving.launch.instance import (
     HEAD,
     Instance,
@@ -157,6 +158,7 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
             words.append("--mm-enable-dp-encoder")
     if not instance.prefix_caching or instance.role == "decode":
         words.append("--disable-radix-cache")
+    words += below.sglang_options(instance, notes)
     if instance.role:
         words += ["--disaggregation-mode", instance.role]
         words += ["--disaggregation-transfer-backend", "nixl"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from scalemodel.serving.launch import below
 from scalemodel.serving.launch.instance import (
     Instance,
     Start,
@@ -170,6 +171,7 @@ def options_table(instance: Instance, notes: list[str]) -> dict[str, Any]:
 def start(instance: Instance) -> Start:
     """The command of an instance; a launcher of processes starts it on several nodes."""
     notes = instance.notes()
+    below.no_options(instance, notes)
     name = f"{instance.role}_{OPTIONS}" if instance.role else OPTIONS
     words = ["trtllm-serve", instance.model]
     if not is_compiled(instance.plan.engine):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import scalemodel._core as _core
+from scalemodel.serving.launch import below
 from scalemodel.serving.launch.instance import (
     HEAD,
     Instance,
@@ -135,6 +136,7 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     words.append(
         "--enable-prefix-caching" if instance.prefix_caching else "--no-enable-prefix-caching"
     )
+    words += below.vllm_options(instance, notes)
     if instance.hears:
         words += ["--limit-mm-per-prompt", json.dumps({"audio": 1})]
     if instance.images:
