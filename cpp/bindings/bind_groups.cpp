@@ -371,10 +371,12 @@ void bind_builders(py::module_& m) {
   m.def(
       "convolution_group",
       [](const std::string& name, const std::vector<std::array<int, 2>>& blocks,
-         const std::vector<std::array<int, 3>>& convolutions, int condition,
-         double tokens) { return convolution(name, {blocks, convolutions, condition, tokens}); },
+         const std::vector<std::array<int, 3>>& convolutions, int condition, double tokens,
+         int frames) {
+        return convolution(name, {blocks, convolutions, condition, tokens, frames});
+      },
       py::arg("name"), py::arg("blocks"), py::arg("convolutions"), py::arg("condition"),
-      py::arg("tokens"));
+      py::arg("tokens"), py::arg("frames"));
   m.def("token_embedding_group", &token_embedding, py::arg("name"), py::arg("vocab"),
         py::arg("hidden"), py::arg("positions"), py::arg("tokens"));
   m.def("patch_embedding_group", &patch_embedding, py::arg("name"), py::arg("patch_values"),

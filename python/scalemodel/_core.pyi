@@ -2346,7 +2346,7 @@ class DecoderShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, clamped_activation: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, ngram_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0, encoder_layers: int = 0, encoder_positions: int = 0, encoder_channels: int = 0, encoder_stride: int = 1) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, scan_full_decay: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, clamped_activation: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, ngram_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0, kv_shared_ffn: int = 0, shared_blocks: int = 0, shared_rank: int = 0, shared_attention_rank: int = 0, bidirectional: bool = False, head_transform: bool = False, encoder_layers: int = 0, encoder_positions: int = 0, encoder_channels: int = 0, encoder_stride: int = 1) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2374,6 +2374,11 @@ class DecoderShape:
     def attention_sinks(self) -> bool:
         """
         one learned logit per head
+        """
+    @property
+    def bidirectional(self) -> bool:
+        """
+        tokens attend to those behind them too
         """
     @property
     def clamped_activation(self) -> bool:
@@ -2481,6 +2486,11 @@ class DecoderShape:
         query and key size; 0 = hidden / heads
         """
     @property
+    def head_transform(self) -> bool:
+        """
+        a square matrix and a norm in front of the LM head
+        """
+    @property
     def heads(self) -> int:
         """
         query heads
@@ -2516,6 +2526,11 @@ class DecoderShape:
         latent key-value rank; 0 = no latent
         """
     @property
+    def kv_shared_ffn(self) -> int:
+        """
+        dense width of the layers that use keys of earlier ones; 0 = ffn
+        """
+    @property
     def kv_shared_layers(self) -> int:
         """
         last layers that use keys and values of earlier ones
@@ -2538,7 +2553,7 @@ class DecoderShape:
     @property
     def mixers(self) -> str:
         """
-        mixer of every layer, a letter each: F full attention, W window, I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, P attention beside recurrent, - none
+        mixer of every layer, a letter each: F full attention, W window, I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, P attention beside recurrent, Z recurrent behind a shared block, - none
         """
     @property
     def mlp_bias(self) -> bool:
@@ -2661,6 +2676,11 @@ class DecoderShape:
         tokens of a chunk; 0 = one by one
         """
     @property
+    def scan_full_decay(self) -> bool:
+        """
+        full-rank decay of channels
+        """
+    @property
     def scan_groups(self) -> int:
         """
         heads of its keys and queries; 0 = scan_heads
@@ -2691,6 +2711,16 @@ class DecoderShape:
         values of its head
         """
     @property
+    def shared_attention_rank(self) -> int:
+        """
+        rank that every use adds to their queries, keys and values; 0 = nothing
+        """
+    @property
+    def shared_blocks(self) -> int:
+        """
+        blocks of attention and feed-forward that layers Z use in turn
+        """
+    @property
     def shared_expert_gate(self) -> bool:
         """
         gate on the shared expert
@@ -2704,6 +2734,11 @@ class DecoderShape:
     def shared_ffn(self) -> int:
         """
         width of a shared expert; 0 = expert_ffn
+        """
+    @property
+    def shared_rank(self) -> int:
+        """
+        rank that every use adds to their feed-forward; 0 = nothing
         """
     @property
     def shared_values(self) -> bool:
@@ -2770,7 +2805,7 @@ class VisionShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, patch_projector: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_gated: int = 0, projector_bias: bool = False, projector_norm: int = 0, deepstack: int = 0) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, layer_scale: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, patch_projector: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_gated: int = 0, projector_bias: bool = False, projector_norm: int = 0, downsamplings: int = 0, deepstack: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2793,6 +2828,11 @@ class VisionShape:
     def deepstack(self) -> int:
         """
         further projectors, whose tokens early layers of the decoder add
+        """
+    @property
+    def downsamplings(self) -> int:
+        """
+        3 x 3 convolutions that halve the sides of a map and double its width, before the projector
         """
     @property
     def entry_norm(self) -> bool:
@@ -2838,6 +2878,16 @@ class VisionShape:
     def image_patches(self) -> int:
         """
         patches of every image; 0 = by its size in pixels
+        """
+    @property
+    def kv_heads(self) -> int:
+        """
+        heads of keys and values; 0 = heads
+        """
+    @property
+    def layer_scale(self) -> bool:
+        """
+        a learned scale of what every block adds
         """
     @property
     def layers(self) -> int:
@@ -8012,7 +8062,7 @@ def conformal_bound(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float
     """
     What the next value does not exceed with that probability; infinite for too few values.
     """
-def convolution_group(name: str, blocks: collections.abc.Sequence[typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(2)"]], convolutions: collections.abc.Sequence[typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(3)"]], condition: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+def convolution_group(name: str, blocks: collections.abc.Sequence[typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(2)"]], convolutions: collections.abc.Sequence[typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(3)"]], condition: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex, frames: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
     ...
 def custom_all_reduce_times_s(size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.SupportsInt | typing.SupportsIndex, scale_up: ScaleUp, kernel: CustomAllReduce) -> numpy.typing.NDArray[numpy.float64]:
     """

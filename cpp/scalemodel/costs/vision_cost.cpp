@@ -73,7 +73,7 @@ void add_vision(EndCost& cost, const VisionTower& tower, const LayerLayout& layo
   LayerBuilder entry(own, cluster, nullptr, nullptr), projector(own, cluster, nullptr, nullptr);
   const double element = operand_bytes(conditions.storage);
   for (const VisionProduct& product : tower.products) {
-    const double rows = images * (product.of_patches ? patches : tokens);
+    const double rows = images * product.rows * (product.of_patches ? patches : tokens);
     LayerBuilder& builder = product.of_patches ? entry : projector;
     const bool frozen = product.of_patches ? !learns : conditions.frozen_base;
     for (int copy = 0; copy < static_cast<int>(product.copies); ++copy) {

@@ -16,7 +16,7 @@ namespace {
   throw MalformedQuestion(std::string(field) + "=" + std::to_string(value) + ": " + legal);
 }
 
-constexpr std::string_view kMixers = "FWISCHRP-", kFeedForwards = "DE-";
+constexpr std::string_view kMixers = "FWISCHRPZ-", kFeedForwards = "DE-";
 
 [[noreturn]] void malformed_pattern(const char* field, const std::string& pattern,
                                     const std::string& legal) {
@@ -66,14 +66,14 @@ void check_patterns(const DecoderShape& shape) {
   const auto need = [](bool asked, const char* field, int value, const char* by) {
     if (asked && value < 1) malformed(field, value, std::string("must be at least 1 for ") + by);
   };
-  const bool scans = has(shape.mixers, "RP"), indexes = has(shape.mixers, "ISC");
+  const bool scans = has(shape.mixers, "RPZ"), indexes = has(shape.mixers, "ISC");
   if (scans && shape.recurrence == Recurrence::none) {
-    throw MalformedQuestion("recurrence=none: must be a kind for mixers R and P");
+    throw MalformedQuestion("recurrence=none: must be a kind for mixers R, P and Z");
   }
-  need(scans, "scan_heads", shape.scan_heads, "mixers R and P");
-  need(scans, "scan_value_dim", shape.scan_value_dim, "mixers R and P");
+  need(scans, "scan_heads", shape.scan_heads, "mixers R, P and Z");
+  need(scans, "scan_value_dim", shape.scan_value_dim, "mixers R, P and Z");
   need(scans && shape.recurrence != Recurrence::convolution, "scan_key_dim", shape.scan_key_dim,
-       "mixers R and P");
+       "mixers R, P and Z");
   if (scans && shape.scan_groups > 0 && shape.scan_heads % shape.scan_groups != 0) {
     malformed("scan_groups", shape.scan_groups,
               "must divide scan_heads=" + std::to_string(shape.scan_heads));
@@ -83,6 +83,7 @@ void check_patterns(const DecoderShape& shape) {
   need(indexes, "index_dim", shape.index_dim, "mixers I, S and C");
   need(has(shape.mixers, "C"), "near_ratio", shape.near_ratio, "mixers C");
   need(has(shape.mixers, "H"), "far_ratio", shape.far_ratio, "mixers H");
+  need(has(shape.mixers, "Z"), "shared_blocks", shape.shared_blocks, "mixers Z");
   need(shape.output_groups > 0, "output_rank", shape.output_rank, "output_groups");
   need(has(shape.feed_forwards, "E"), "experts", shape.experts, "feed_forwards E");
   const int window_heads = shape.window_heads > 0 ? shape.window_heads : shape.heads;
@@ -225,6 +226,7 @@ Model make_decoder(const DecoderShape& card) {
   if (shape.position == Position::learned) model.embedding_parameters += shape.positions * h;
   if (shape.embedding_norm) model.embedding_parameters += norm_width(shape.norm, h);
   model.head_parameters = (shape.tied_embeddings ? 0 : vocab * h) + (shape.head_bias ? vocab : 0);
+  if (shape.head_transform) model.head_parameters += h * h + h + norm_width(shape.norm, h);
   model.final_norm_parameters = norm_width(shape.norm, h);
   model.mtp_layers = shape.mtp_layers;
   model.mtp_projection_parameters = 2 * h * h + 3 * norm_width(shape.norm, h);

@@ -58,8 +58,9 @@ struct DecoderShape {
   /// One letter per layer, repeated to the number of layers. Mixers: F full attention, W with its
   /// window, I over keys that an indexer of the layer selects, S over those of the layer before, C
   /// over selected and H over all compressed keys beside the window, R recurrent, P attention and
-  /// recurrent side by side, - none. Feed-forward blocks: D dense, E experts, - none. Empty: by
-  /// `window` and `full_attention_every`, by `first_dense_layers` and `moe_every`.
+  /// recurrent side by side, Z recurrent behind a block that layers share, - none. Feed-forward
+  /// blocks: D dense, E experts, - none. Empty: by `window` and `full_attention_every`, by
+  /// `first_dense_layers` and `moe_every`.
   std::string mixers, feed_forwards;
   Position position = Position::rope;
   int positions = 0;  ///< rows of a learned position table
@@ -81,7 +82,7 @@ struct DecoderShape {
   Recurrence recurrence = Recurrence::none;
   int scan_heads = 0, scan_groups = 0, scan_key_dim = 0, scan_value_dim = 0;
   int scan_chunk = 0, scan_rank = 0, conv_width = 0;
-  bool scan_norm = false, scan_bias = false, conv_bias = false;
+  bool scan_norm = false, scan_bias = false, conv_bias = false, scan_full_decay = false;
   int ffn = 0;  ///< width of one gate or up matrix
   bool gated = false;
   Norm norm = Norm::rmsnorm;
@@ -99,6 +100,12 @@ struct DecoderShape {
   int layer_embedding = 0, layer_embedding_rows = 0;
   int ngram_rows = 0;  ///< of each of the tables that runs of tokens are looked up in
   int kv_shared_layers = 0, residual_rank = 0;
+  int kv_shared_ffn = 0;  ///< dense width of the layers that use keys of earlier ones; 0: `ffn`
+  /// Blocks of attention and feed-forward that layers Z use in turn, over the stream and the token
+  /// embedding side by side, and the ranks of what every use adds to their projections.
+  int shared_blocks = 0, shared_rank = 0, shared_attention_rank = 0;
+  bool bidirectional = false;   ///< tokens attend to those behind them too
+  bool head_transform = false;  ///< a square matrix and a norm in front of the LM head
   /// An encoder, as wide as the decoder and with as many heads, whose output every layer attends to
   /// as well. It reads source tokens, or frames of `encoder_channels` values.
   int encoder_layers = 0;
@@ -145,7 +152,7 @@ struct RecordOf<DecoderShape> {
           "mixers", &T::mixers,
           "mixer of every layer, a letter each: F full attention, W window, "
           "I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, "
-          "P attention beside recurrent, - none"),
+          "P attention beside recurrent, Z recurrent behind a shared block, - none"),
       field("feed_forwards", &T::feed_forwards,
             "feed-forward block of every layer, a letter each: D dense, E experts, - none"),
       field("window_heads", &T::window_heads, 0, 1e6, "query heads of window layers; 0 = heads"),
@@ -176,6 +183,7 @@ struct RecordOf<DecoderShape> {
       field("scan_norm", &T::scan_norm, "norm inside the recurrent mixer"),
       field("scan_bias", &T::scan_bias, "biases of its projections"),
       field("conv_bias", &T::conv_bias, "bias of its convolution"),
+      field("scan_full_decay", &T::scan_full_decay, "full-rank decay of channels"),
       field("ffn", &T::ffn, 0, kMany, "width of one gate or up matrix"),
       field("gated", &T::gated, "three matrices instead of two"),
       field("norm", &T::norm, "norm"),
@@ -210,6 +218,17 @@ struct RecordOf<DecoderShape> {
       field("kv_shared_layers", &T::kv_shared_layers, 0, 10'000,
             "last layers that use keys and values of earlier ones"),
       field("residual_rank", &T::residual_rank, 0, 1e6, "rank of a learned residual; 0 = none"),
+      field("kv_shared_ffn", &T::kv_shared_ffn, 0, kMany,
+            "dense width of the layers that use keys of earlier ones; 0 = ffn"),
+      field("shared_blocks", &T::shared_blocks, 0, 1000,
+            "blocks of attention and feed-forward that layers Z use in turn"),
+      field("shared_rank", &T::shared_rank, 0, 1e6,
+            "rank that every use adds to their feed-forward; 0 = nothing"),
+      field("shared_attention_rank", &T::shared_attention_rank, 0, 1e6,
+            "rank that every use adds to their queries, keys and values; 0 = nothing"),
+      field("bidirectional", &T::bidirectional, "tokens attend to those behind them too"),
+      field("head_transform", &T::head_transform,
+            "a square matrix and a norm in front of the LM head"),
       field("encoder_layers", &T::encoder_layers, 0, 10'000,
             "layers of an encoder that every layer attends to; 0 = none"),
       field("encoder_positions", &T::encoder_positions, 0, 1e8,

@@ -262,8 +262,8 @@ namespace {
 
 /// A convolution as a GEMM over the places of a map (implicit GEMM: Chetlur et al., cuDNN, arXiv
 /// 1410.0759).
-LayerOperator convolved(double in, double out, double kernel) {
-  const double taps = kernel * kernel;
+LayerOperator convolved(double in, double out, double kernel, double frames) {
+  const double taps = kernel * kernel * frames;
   LayerOperator op = gemm("convolution", out, taps * in, Cut::none);
   op.taps = taps;
   op.bias = out;
@@ -284,14 +284,14 @@ void add_residual_block(Unit& unit, const std::array<int, 2>& channels, const Co
     unit.operators.back().depth = 2;
   }
   add_norm(in);
-  unit.operators.push_back(convolved(in, out, 3));
+  unit.operators.push_back(convolved(in, out, 3, s.frames));
   if (s.condition > 0) {
     unit.operators.push_back(gemm("condition", out, s.condition, Cut::none, 1 / s.tokens));
     unit.operators.back().bias = out;
   }
   add_norm(out);
-  unit.operators.push_back(convolved(out, out, 3));
-  if (in != out) unit.operators.push_back(convolved(in, out, 1));
+  unit.operators.push_back(convolved(out, out, 3, s.frames));
+  if (in != out) unit.operators.push_back(convolved(in, out, 1, 1));
   unit.operators.push_back(passing(OperatorKind::residual, "residual", out));
 }
 
@@ -302,6 +302,7 @@ LayerGroup convolution(std::string name, const ConvolutionShape& shape) {
   need(layers >= 1, name, "blocks and convolutions", 0, "at least one in all");
   need(shape.tokens >= 1, name, "tokens", shape.tokens, "at least 1");
   need(shape.condition >= 0, name, "condition", shape.condition, "at least 0");
+  need(shape.frames >= 1, name, "frames", shape.frames, "at least 1");
   LayerGroup group;
   group.name = std::move(name);
   group.kind = GroupKind::convolution;
@@ -320,7 +321,7 @@ LayerGroup convolution(std::string name, const ConvolutionShape& shape) {
     for (const int size : {in, out, kernel}) {
       need(size >= 1, group.name, "convolutions", size, "at least 1");
     }
-    unit.operators.push_back(convolved(in, out, kernel));
+    unit.operators.push_back(convolved(in, out, kernel, shape.frames));
     unit.width_in = std::max(unit.width_in, in);
     unit.width_out = std::max(unit.width_out, out);
   }

@@ -190,7 +190,8 @@ struct ConvolutionShape {
   /// Convolutions alone: channels in and out, and the width of the kernel.
   std::vector<std::array<int, 3>> convolutions;
   int condition = 0;  ///< width of what every block adds once per sample; 0: nothing
-  double tokens = 0;  ///< places of the map
+  double tokens = 0;  ///< places of the map, of every frame
+  int frames = 1;     ///< of a video that kernels reach over, but those beside a block
 };
 LayerGroup convolution(std::string name, const ConvolutionShape& shape);
 

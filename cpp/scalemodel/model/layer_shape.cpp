@@ -1,6 +1,7 @@
 // The shape of one layer by the letters of its mixer and feed-forward block.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "scalemodel/model/layer_units.hpp"
 
@@ -66,6 +67,16 @@ double mean_snapshots(const DecoderShape& s) {
   return sum / s.layers;
 }
 
+/// Layers that use a block of those they share.
+double shared_uses(const DecoderShape& s) {
+  const auto size = static_cast<int>(s.mixers.size());
+  int uses = 0;
+  for (int layer = 0; layer < s.layers; ++layer) {
+    uses += s.mixers[static_cast<std::size_t>(layer % size)] == 'Z';
+  }
+  return std::max(1, uses);
+}
+
 /// The experts that a token meets and that compute something: of experts alike, the share of those.
 int computing_experts(const DecoderShape& s) {
   const double all = static_cast<double>(s.experts) + s.zero_experts;
@@ -81,7 +92,13 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
     layer.attention = attention_shape(s, mixer);
     layer.attention.reuses_keys = reuses_keys;
   }
-  if (mixer == 'R' || mixer == 'P') layer.recurrence = recurrent_shape(s);
+  if (mixer == 'R' || mixer == 'P' || mixer == 'Z') layer.recurrence = recurrent_shape(s);
+  if (mixer == 'Z') {
+    layer.shared_owned = std::min(1.0, 1.0 * s.shared_blocks / shared_uses(s));
+    layer.shared_rank = s.shared_rank;
+    layer.shared_attention_rank = s.shared_attention_rank;
+  }
+  layer.causal = !s.bidirectional;
   layer.norms = s.norms_per_layer;
   layer.norm_vectors = norm_vectors(s.norm);
   layer.qkv_bias = s.qkv_bias;
@@ -98,6 +115,7 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   layer.scan_norm = s.scan_norm;
   layer.scan_bias = s.scan_bias;
   layer.conv_bias = s.conv_bias;
+  layer.scan_full_decay = s.scan_full_decay;
   layer.streams = s.residual_streams;
   layer.snapshots = mean_snapshots(s);
   layer.layer_embedding = s.layer_embedding;
@@ -107,7 +125,8 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   ff.gated = s.gated;
   if (feed_forward == '-') return layer;
   const bool routed = feed_forward == 'E';
-  ff.width = routed ? s.expert_ffn : s.ffn;
+  const int dense = reuses_keys && s.kv_shared_ffn > 0 ? s.kv_shared_ffn : s.ffn;
+  ff.width = routed ? s.expert_ffn : dense;
   if (!routed) return layer;
   ff.experts = s.experts;
   ff.experts_per_token = computing_experts(s);

@@ -4,6 +4,7 @@
 
 #include "scalemodel/model/group_units.hpp"
 #include "scalemodel/model/recurrent_units.hpp"
+#include "scalemodel/model/shared_units.hpp"
 
 namespace scalemodel {
 namespace {
@@ -397,6 +398,7 @@ std::vector<Unit> feed_forward_units(const LayerShape& layer) {
 }
 
 std::vector<Unit> layer_units(const LayerShape& layer) {
+  if (layer.shared_owned > 0) return shared_block_units(layer);
   std::vector<Unit> units;
   const bool attends = layer.attention.present();
   if (attends) units.push_back(attention_unit(layer));

@@ -26,12 +26,16 @@ struct LayerShape {
   bool mlp_bias = false, shared_bias = false, expert_bias = false, router_bias = false;
   bool shared_expert_gate = false, clamped_activation = false;
   OutputGate attention_gate = OutputGate::none;
-  bool scan_norm = false, scan_bias = false, conv_bias = false;
+  bool scan_norm = false, scan_bias = false, conv_bias = false, scan_full_decay = false;
   int streams = 1;          ///< residual streams that a block mixes
   double snapshots = 0;     ///< of the stream that a block mixes in, on average
   int layer_embedding = 0;  ///< values of a token that the layer looks up
   int residual_rank = 0;    ///< of a learned residual
   int source_width = 0;     ///< of another sequence that the layer attends to; 0: none
+  /// Share of the block in front of the mixer that is this layer's: as many layers use it in turn;
+  /// 0: there is none.
+  double shared_owned = 0;
+  int shared_rank = 0, shared_attention_rank = 0;  ///< that each use adds
 };
 
 /// A layer of a decoder by the letters of its mixer and its feed-forward block (see DecoderShape).

@@ -60,7 +60,8 @@ struct VisionProduct {
   std::string_view name;
   double columns = 0, depth = 0;
   double copies = 1;        ///< of this shape, one after the other
-  bool of_patches = false;  ///< a row for each patch; otherwise for each token of the decoder
+  bool of_patches = false;  ///< rows for each patch; otherwise for each token of the decoder
+  double rows = 1;          ///< that many
 };
 
 /// What makes tokens of the decoder from images, or what its layers attend to from a source: on the

@@ -28,7 +28,7 @@ double LayerOperator::local_columns(double tp) const {
 double LayerOperator::local_parameters(double tp) const {
   const double weight = has_weight() ? local_columns(tp) * local_depth(tp) : 0;
   // What is added to a sum over ranks is added once, by all of them.
-  return weight + (cut == Cut::columns ? bias / tp : bias);
+  return owned * (weight + (cut == Cut::columns ? bias / tp : bias));
 }
 
 AttentionWork LayerOperator::attention_work(double tp) const {
@@ -89,10 +89,10 @@ void count_parameters(Unit& unit) {
       unit.parameters_whole += op.parameters();
       continue;
     }
-    unit.parameters_cut += op.weights();
+    unit.parameters_cut += op.owned * op.weights();
     const bool with_expert = unit.on_copies(op);
     (op.cut == Cut::columns || with_expert ? unit.parameters_cut : unit.parameters_whole) +=
-        op.bias;
+        op.owned * op.bias;
   }
 }
 

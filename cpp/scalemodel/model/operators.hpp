@@ -119,7 +119,9 @@ struct LayerOperator {
   bool absorbed = false;
   std::vector<ColumnPart> parts;  ///< empty: one matrix
   double bias = 0;                ///< parameters beside the weight
-  bool vocabulary = false;        ///< columns are words, which a stack may pad
+  /// Share of its parameters that are its own: below 1 where layers use the same ones in turn.
+  double owned = 1;
+  bool vocabulary = false;  ///< columns are words, which a stack may pad
   AttentionShape attention;
   /// Attention to further keys, in the softmax of the attention before it: the same queries, one
   /// output.
@@ -135,7 +137,7 @@ struct LayerOperator {
 
   bool has_weight() const { return kind == OperatorKind::gemm && !weightless; }
   double weights() const { return has_weight() ? columns * depth : 0; }
-  double parameters() const { return weights() + bias; }
+  double parameters() const { return owned * (weights() + bias); }
   /// The input of a GEMM is saved for its weight gradient, unless another operator saves it.
   bool keeps_input() const { return !shares_input && !reads_attention; }
   /// Columns of one part on one of `tp` ranks.

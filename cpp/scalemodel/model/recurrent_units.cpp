@@ -76,15 +76,21 @@ void list_gated_delta(const Listing& l) {
   l.pass("gated_norm", l.inner, 3, l.shape.value_dim);
 }
 
-/// Kimi Team, arXiv 2510.26692: a decay per channel of the keys from a low rank, the gate from one
-/// or in full.
+/// Kimi Team, arXiv 2510.26692: a decay per channel of the keys and a gate, each from a low rank or
+/// in full.
 void list_kimi_delta(const Listing& l) {
   const double head = l.shape.value_dim;
   LayerOperator& in =
       project(l.unit, "mixer_in", 2 * l.keys + l.inner + l.heads, l.hidden, Cut::columns);
   in.parts = {{2 * l.keys, l.shape.groups}, {l.inner + l.heads, 0}};
-  l.add_narrow("decay_down", head);
-  project(l.unit, "decay_up", l.keys, head, Cut::columns).parts = {{l.keys, l.shape.groups}};
+  if (l.layer.scan_full_decay) {
+    LayerOperator& decay = project(l.unit, "decay", l.keys, l.hidden, Cut::columns);
+    decay.parts = {{l.keys, l.shape.groups}};
+    decay.shares_input = true;
+  } else {
+    l.add_narrow("decay_down", head);
+    project(l.unit, "decay_up", l.keys, head, Cut::columns).parts = {{l.keys, l.shape.groups}};
+  }
   if (l.shape.rank > 0) {
     l.add_narrow("gate_down", l.shape.rank);
     project(l.unit, "gate_up", l.inner, l.shape.rank, Cut::columns);
@@ -113,6 +119,18 @@ void list_convolution(const Listing& l) {
   l.scan(0);
 }
 
+/// Peng et al., arXiv 2503.14456: every input is mixed with that of the token before; decays,
+/// rates, gates and the share of the first layer's values come from low ranks, `rank` in all.
+void list_rwkv7(const Listing& l) {
+  l.pass("token_shift", l.hidden, 6, 6 * l.hidden);
+  LayerOperator& in = project(l.unit, "mixer_in", 2 * l.keys + l.inner, l.hidden, Cut::columns);
+  in.parts = {{2 * l.keys, l.shape.groups}, {l.inner, 0}};
+  l.add_narrow("rank_down", l.shape.rank);
+  project(l.unit, "rank_up", l.inner, l.shape.rank, Cut::columns).bias = 3 * l.inner;
+  l.scan(3 * l.keys);
+  l.pass("gated_norm", l.inner, 3, 2 * l.inner);
+}
+
 void list_mixer(const Listing& l) {
   switch (l.shape.kind) {
     case Recurrence::none:
@@ -134,6 +152,9 @@ void list_mixer(const Listing& l) {
       break;
     case Recurrence::convolution:
       list_convolution(l);
+      break;
+    case Recurrence::rwkv7:
+      list_rwkv7(l);
       break;
   }
 }

@@ -22,7 +22,8 @@ LayerShape layer_shape(const VisionShape& shape) {
   LayerShape layer;
   layer.hidden = shape.hidden;
   AttentionShape& a = layer.attention;
-  a.heads = a.kv_heads = shape.heads;
+  a.heads = shape.heads;
+  a.kv_heads = shape.kv_heads > 0 ? shape.kv_heads : shape.heads;
   a.head_dim = a.v_head_dim = shape.head_dim > 0 ? shape.head_dim : shape.hidden / shape.heads;
   a.rotary = shape.rotary;
   layer.feed_forward = {shape.ffn, shape.gated};
@@ -61,7 +62,7 @@ Flop VisionTower::forward_flop(double patches) const {
   flop += (layers - window_layers) * attention(patches);
   if (window_layers > 0) flop += window_layers * (patches / window) * attention(window);
   for (const VisionProduct& product : products) {
-    const double rows = product.of_patches ? patches : patches / (merge * merge);
+    const double rows = product.rows * (product.of_patches ? patches : patches / (merge * merge));
     flop += Flop{2 * rows * product.copies * product.columns * product.depth};
   }
   return flop;
@@ -73,6 +74,8 @@ VisionTower make_vision_tower(const VisionShape& shape, int hidden) {
   need(shape.heads >= 1, "heads", shape.heads, "must be at least 1");
   need(shape.head_dim > 0 || shape.hidden >= shape.heads, "heads", shape.heads,
        "must be at most hidden=" + std::to_string(shape.hidden));
+  need(shape.kv_heads == 0 || shape.heads % shape.kv_heads == 0, "kv_heads", shape.kv_heads,
+       "must divide heads=" + std::to_string(shape.heads));
   need(shape.ffn >= 1, "ffn", shape.ffn, "must be at least 1");
   need(shape.patch >= 1, "patch", shape.patch, "must be at least 1");
   need(shape.full_layers <= shape.layers, "full_layers", shape.full_layers,
@@ -97,6 +100,7 @@ VisionTower make_vision_tower(const VisionShape& shape, int hidden) {
   double& others = tower.other_parameters;
   others = shape.positions * h + (shape.patch_bias ? h : 0);
   others += ((shape.entry_norm + shape.final_norm) * vectors + shape.projector_norm) * h;
+  if (shape.layer_scale) others += 2 * h * shape.layers;
   const double pixels = 1.0 * shape.channels * shape.temporal_patch * shape.patch * shape.patch;
   tower.products.push_back({"patch_embedding", h, pixels, 1, true});
   double patch_width = h;
@@ -105,7 +109,19 @@ VisionTower make_vision_tower(const VisionShape& shape, int hidden) {
     if (shape.projector_bias) others += shape.patch_projector;
     patch_width = shape.patch_projector;
   }
-  const double merged = shape.pooled ? patch_width : patch_width * per_token;
+  // Every convolution makes one place of four, twice as wide.
+  constexpr double kPlaces = 9;
+  double places = std::pow(4.0, shape.downsamplings);
+  for (int map = 0; map < shape.downsamplings; ++map) {
+    places /= 4;
+    VisionProduct product{"downsampling", 2 * patch_width, kPlaces * patch_width};
+    product.rows = places;
+    tower.products.push_back(product);
+    others += 2 * patch_width;
+    patch_width *= 2;
+  }
+  const bool laid = !shape.pooled && shape.downsamplings == 0;
+  const double merged = laid ? patch_width * per_token : patch_width;
   double depth = merged;
   const std::array<int, 3> widths{shape.projector_inner, shape.projector_second, hidden};
   for (const int& width : widths) {

@@ -13,7 +13,7 @@ namespace scalemodel {
 
 /// A vision tower as configurations describe it. Zero or false where a feature is absent.
 struct VisionShape {
-  int layers = 0, hidden = 0, heads = 0, head_dim = 0, ffn = 0;
+  int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
   bool gated = false;
   Norm norm = Norm::layernorm;
   int norms_per_layer = 2;
@@ -22,16 +22,18 @@ struct VisionShape {
   bool patch_bias = false;
   int positions = 0;  ///< rows of learned position tables
   bool entry_norm = false, final_norm = false;
-  int window = 0;       ///< patches that attend to each other
-  int full_layers = 0;  ///< layers that ignore the window
-  int merge = 1;        ///< patches along one side of a token of the decoder
-  bool pooled = false;  ///< they are averaged; otherwise laid side by side
+  bool layer_scale = false;  ///< a learned scale of every value that a block adds
+  int window = 0;            ///< patches that attend to each other
+  int full_layers = 0;       ///< layers that ignore the window
+  int merge = 1;             ///< patches along one side of a token of the decoder
+  bool pooled = false;       ///< they are averaged; otherwise laid side by side
   int image_patches = 0;
   int patch_projector = 0;  ///< width of two matrices that every patch passes before it is merged
   int projector_inner = 0, projector_second = 0;
   bool projector_bias = false;
   int projector_gated = 0;  ///< width of a gated block in the place of its last matrix
   int projector_norm = 0;   ///< learned vectors of the norm in front of it
+  int downsamplings = 0;    ///< 3 x 3 convolutions that halve the sides and double the width
   int deepstack = 0;        ///< further projectors, whose tokens are added to those of early layers
 
   bool operator==(const VisionShape&) const = default;
@@ -50,6 +52,7 @@ struct RecordOf<VisionShape> {
       field("layers", &T::layers, 1, 10'000, "transformer layers"),
       field("hidden", &T::hidden, 1, kMany, "width of a patch"),
       field("heads", &T::heads, 1, 1e6, "attention heads"),
+      field("kv_heads", &T::kv_heads, 0, 1e6, "heads of keys and values; 0 = heads"),
       field("head_dim", &T::head_dim, 0, 1e6, "size of a head; 0 = hidden / heads"),
       field("ffn", &T::ffn, 1, kMany, "width of one gate or up matrix"),
       field("gated", &T::gated, "three matrices instead of two"),
@@ -68,6 +71,7 @@ struct RecordOf<VisionShape> {
       field("positions", &T::positions, 0, 1e8, "rows of learned position tables"),
       field("entry_norm", &T::entry_norm, "norm behind the patch embedding"),
       field("final_norm", &T::final_norm, "norm behind the last layer"),
+      field("layer_scale", &T::layer_scale, "a learned scale of what every block adds"),
       field("window", &T::window, 0, 1e8, "patches that attend to each other; 0 = all"),
       field("full_layers", &T::full_layers, 0, 10'000, "layers that ignore the window"),
       field("merge", &T::merge, 1, 1000, "patches along one side of a token of the decoder"),
@@ -85,6 +89,9 @@ struct RecordOf<VisionShape> {
       field("projector_bias", &T::projector_bias, "biases in the projector"),
       field("projector_norm", &T::projector_norm, 0, 2,
             "learned vectors of the norm in front of the projector; 0 = none"),
+      field("downsamplings", &T::downsamplings, 0, 8,
+            "3 x 3 convolutions that halve the sides of a map and double its width, before the "
+            "projector"),
       field("deepstack", &T::deepstack, 0, 1000,
             "further projectors, whose tokens early layers of the decoder add")};
 };

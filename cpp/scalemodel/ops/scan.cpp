@@ -30,6 +30,7 @@ double RecurrentShape::conv_channels() const {
   switch (kind) {
     case Recurrence::none:
     case Recurrence::lightning:
+    case Recurrence::rwkv7:
       return 0;
     case Recurrence::mamba1:
     case Recurrence::convolution:
@@ -59,6 +60,8 @@ double RecurrentShape::projected() const {
       return 2 * d + 2 * k;
     case Recurrence::convolution:
       return 3 * d;
+    case Recurrence::rwkv7:  // decays and rates have a value per channel
+      return 2 * d + 4 * k;
   }
   return 0;
 }
@@ -80,6 +83,8 @@ double RecurrentShape::saved_values() const {
       return projected() + d;
     case Recurrence::convolution:
       return 4 * d;
+    case Recurrence::rwkv7:  // no convolution; two inverses of every chunk
+      return 2 * d + 4 * k + 2.0 * heads * chunk;
   }
   return 0;
 }
@@ -108,6 +113,7 @@ Flop scan_flop(const ScanWork& work) noexcept {
       break;
     case Recurrence::gated_delta:
     case Recurrence::kimi_delta:
+    case Recurrence::rwkv7:
       each = h * (6 * n * p + q * (6 * n + 4 * p) + q * q);
       break;
     case Recurrence::lightning:
@@ -127,6 +133,8 @@ double wide_values(const RecurrentShape& s) {
       return 2.0 * s.heads;
     case Recurrence::kimi_delta:
       return 2.0 * s.heads + s.keys();
+    case Recurrence::rwkv7:
+      return s.keys();
     case Recurrence::none:
     case Recurrence::mamba1:
     case Recurrence::mamba2:
@@ -152,6 +160,8 @@ double narrow_values(const RecurrentShape& s) {
     case Recurrence::kimi_delta:
     case Recurrence::lightning:
       return 2 * d + 2 * k;
+    case Recurrence::rwkv7:  // with the rate of every channel
+      return 2 * d + 3 * k;
   }
   return 0;
 }
@@ -170,7 +180,8 @@ double chain_of(const ScanWork& work) {
 
 Bytes scan_bytes(const ScanWork& work, double element) noexcept {
   const RecurrentShape& s = work.shape;
-  const bool delta = s.kind == Recurrence::gated_delta || s.kind == Recurrence::kimi_delta;
+  const bool delta = s.kind == Recurrence::gated_delta || s.kind == Recurrence::kimi_delta ||
+                     s.kind == Recurrence::rwkv7;
   const double states = work.batch * chain_of(work) * s.state_values() * kStateBytes;
   return Bytes{work.batch * work.tokens * token_bytes(s, element) + (delta ? 1 : 2) * states};
 }

@@ -15,7 +15,8 @@ namespace scalemodel {
 /// What updates the state. `mamba1`, `mamba2`: selective state spaces (arXiv 2312.00752,
 /// 2405.21060); `gated_delta`: a delta rule with one decay per head (arXiv 2412.06464);
 /// `kimi_delta`: with one per channel (arXiv 2510.26692); `lightning`: linear attention with a
-/// fixed decay (arXiv 2401.04658); `convolution`: gated convolutions, whose state is their window.
+/// fixed decay (arXiv 2401.04658); `convolution`: gated convolutions, whose state is their window;
+/// `rwkv7`: a delta rule with decays and rates per channel (arXiv 2503.14456).
 enum class Recurrence : std::uint8_t {
   none,
   mamba1,
@@ -23,14 +24,15 @@ enum class Recurrence : std::uint8_t {
   gated_delta,
   kimi_delta,
   lightning,
-  convolution
+  convolution,
+  rwkv7
 };
 
 template <>
 struct EnumNames<Recurrence> {
   static constexpr std::string_view what = "recurrence";
-  static constexpr std::array<std::string_view, 7> names{
-      "none", "mamba1", "mamba2", "gated_delta", "kimi_delta", "lightning", "convolution"};
+  static constexpr std::array<std::string_view, 8> names{
+      "none", "mamba1", "mamba2", "gated_delta", "kimi_delta", "lightning", "convolution", "rwkv7"};
 };
 
 /// Sizes of a recurrent mixer. `groups` heads share keys and queries (B and C of a state space).

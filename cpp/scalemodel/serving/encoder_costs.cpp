@@ -112,7 +112,7 @@ Seconds StepTimes::encoder_time(const VisionTower& tower, double patches, double
     time += tower.window_layers * tower_block(tower, own * windows, patches / windows, ranks);
   }
   for (const VisionProduct& product : tower.products) {
-    const double rows = own * (product.of_patches ? patches : patches / merged);
+    const double rows = own * product.rows * (product.of_patches ? patches : patches / merged);
     const double columns = product.of_patches ? product.columns : product.columns / ranks;
     time += product.copies * linear(Shared::kStorage, rows, columns, product.depth, 1, false);
   }

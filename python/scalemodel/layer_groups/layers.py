@@ -266,7 +266,9 @@ class Convolution(Group):
     condition : int
         Width of what every block adds once per sample (a time step); 0: nothing.
     tokens : float
-        Places of the map.
+        Places of the map, of every frame.
+    frames : int
+        Frames of a video that a kernel reaches over; those of 1 x 1 beside a block reach over one.
 
     Examples
     --------
@@ -279,6 +281,7 @@ class Convolution(Group):
     convolutions: Sequence[Sequence[int]] = ()
     condition: int = 0
     tokens: float = 1
+    frames: int = 1
 
     def __post_init__(self) -> None:
         for name, width in (("blocks", 2), ("convolutions", 3)):
@@ -303,7 +306,7 @@ class Convolution(Group):
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
         return _core.convolution_group(
-            **self._given("condition"),
+            **self._given("condition", "frames"),
             blocks=list(self.blocks),
             convolutions=list(self.convolutions),
             tokens=tokens_of(self),

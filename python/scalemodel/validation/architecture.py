@@ -154,7 +154,7 @@ def _tied_embeddings(row: Row, table: Mapping[str, Any]) -> bool | None:
 #: What no column tells of a model.
 _UNLISTED = (
     *("qkv_bias", "out_bias", "expert_bias", "router_bias", "attention_sinks"),
-    "clamped_activation",
+    *("clamped_activation", "kv_shared_ffn", "bidirectional", "head_transform"),
 )
 _SIZES = ("hidden", "heads", "vocab", "experts")
 
@@ -170,7 +170,7 @@ def _unlisted(row: Row, table: Mapping[str, Any]) -> dict[str, Any]:
 #: Multi-token prediction as recipes of hybrid models train it: one block, run twice a step, each
 #: time with the whole head (NVIDIA-NeMo/Megatron-Bridge, perf_recipes/nemotronh, mtp_num_layers).
 _REPEATED_PREDICTION = 2
-_RECURRENT = frozenset("RP")  # letters of mixers that keep a state
+_RECURRENT = frozenset("RPZ")  # letters of mixers that keep a state
 
 
 def _named(row: Row, found: dict[str, Any], notes: list[str]) -> dict[str, Any]:

@@ -41,6 +41,19 @@ TEST_CASE("a residual block of a U-Net has the parameters and products of its co
   CHECK(group.units.size() == 1);
 }
 
+TEST_CASE("kernels over frames have as many taps more, those beside a block have not") {
+  ConvolutionShape shape;
+  shape.blocks = {{64, 128}};
+  shape.convolutions = {{128, 3, 3}};
+  shape.tokens = 100;
+  const double image = convolution("level", shape).units[0].parameters_whole;
+  shape.frames = 3;
+  const double video = convolution("level", shape).units[0].parameters_whole;
+  CHECK(video - image == 2 * 9 * (64 * 128 + 128 * 128 + 128 * 3));
+  shape.frames = 0;
+  CHECK_THROWS_AS(convolution("level", shape), MalformedQuestion);
+}
+
 TEST_CASE("a convolution saves its input once, and reads it once") {
   ConvolutionShape shape;
   shape.convolutions = {{64, 64, 3}};

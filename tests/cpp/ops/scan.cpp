@@ -37,6 +37,23 @@ TEST_CASE("by hand: widths, saved values and states of a state-space layer") {
   CHECK(s.window_values() == 3 * (4096 + 2 * 1024));
 }
 
+TEST_CASE("by hand: RWKV-7 has no convolution, and a decay and a rate of every channel") {
+  RecurrentShape s = state_space();
+  s.kind = Recurrence::rwkv7;
+  s.groups = 64;
+  s.key_dim = 64;
+  s.conv_width = 0;
+  s.chunk = 16;
+  CHECK(s.conv_channels() == 0);
+  CHECK(s.window_values() == 0);
+  CHECK(s.state_values() == 64 * 64 * 64);
+  CHECK(s.projected() == 6 * 4096);
+  CHECK(s.saved_values() == 6 * 4096 + 2 * 64 * 16);
+  RecurrentShape delta = s;
+  delta.kind = Recurrence::kimi_delta;
+  CHECK(scan_flop({s, 1, 64}) == scan_flop({delta, 1, 64}));
+}
+
 TEST_CASE("by hand: arithmetic of a token, in whole chunks") {
   const double state = 4 * 128 * 64, inside = 2 * 128 * 64, scores = 2 * 128 * 128;
   const double token = 64 * (state + inside) + 8 * scores;

@@ -67,6 +67,13 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "layer_embedding": 0,
     "ngram_rows": 0,
     "residual_rank": 0,
+    "scan_full_decay": False,
+    "kv_shared_ffn": 0,
+    "shared_blocks": 0,
+    "shared_rank": 0,
+    "shared_attention_rank": 0,
+    "bidirectional": False,
+    "head_transform": False,
     "kv_shared_layers": 0,
 }
 
@@ -124,7 +131,9 @@ def architecture_from_config(
     else:
         inner = outer
     text_type = inner.text("model_type", default="") if inner is not outer else model_type
-    known = family_of(text_type, WRAPPERS.get(model_type, model_type))
+    named = outer.items("architectures") or ()
+    classes = [name for name in named if isinstance(name, str)]
+    known = family_of(*classes, text_type, WRAPPERS.get(model_type, model_type))
     source = f"Hugging Face config.json, {model_type}"
     if known is None:
         if not approximate:
@@ -145,6 +154,9 @@ def architecture_from_config(
         unknown += step(inner, architecture) or []
     if inner.value("swiglu_limit")[1] is not None:
         architecture["clamped_activation"] = True
+    tied = whole.value("tie_word_embeddings")[1]
+    if inner is not whole and isinstance(tied, bool):  # what the whole model says wins
+        architecture["tied_embeddings"] = tied
     complete_heads(architecture)
     check_experts(architecture)
 

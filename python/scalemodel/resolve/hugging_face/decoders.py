@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.resolve.hugging_face import peculiar
+from scalemodel.resolve.hugging_face import encoders, peculiar
 from scalemodel.resolve.hugging_face.families import FAMILIES, Family
 from scalemodel.resolve.hugging_face.meaning import decoder
 from scalemodel.resolve.hugging_face.steps import Step
@@ -48,6 +48,18 @@ _GATED_DELTA_EXPERTS: Final = _family(
     qk_norm=True, attention_gate="values", shared_expert_gate=True
 )
 _STATE_SPACE: Final = _family(read=decoder(mixers="R", alone=True), tied=True, bias=False)
+_LEARNED: Final = {
+    "norm": "layernorm",
+    "gated": False,
+    "qkv_bias": True,
+    "out_bias": True,
+    "mlp_bias": True,
+    "embedding_norm": True,
+}
+_BERT: Final = _family(
+    read=encoders.bert, tied=True, bias=False, head_bias=True, head_transform=True, **_LEARNED
+)
+_BART: Final = _family(read=encoders.bart, tied=True, bias=False, position="learned", **_LEARNED)
 _KIMI: Final = _family(router_bias=True, position="none")
 _COMPRESSED: Final = _family(router_bias=True, feed_forwards="E")
 
@@ -55,22 +67,46 @@ _COMPRESSED: Final = _family(router_bias=True, feed_forwards="E")
 DECODERS: Final[Mapping[str, Family]] = {
     "afmoe": _family(qk_norm=True, attention_gate="values", norms_per_layer=4),
     "apertus": _family(peculiar.fixed_norms, qk_norm=True, gated=False),
+    "aria_text": _PLAIN,
+    "axk1": _family(router_bias=True, norms_per_layer=3),
     "arcee": _family(gated=False),
     "bailing_moe": _family(peculiar.bailing, bias=False),
+    "bailing_hybrid": _family(read=decoder(), attention_gate="heads", scan_full_decay=True),
     "bailing_moe_linear": _family(peculiar.bailing, bias=False, qk_norm=True),
     "bailing_moe_v2": _family(peculiar.bailing, bias=False, qk_norm=True),
     "bamba": _PLAIN,
+    "bart": _BART,
+    "beam": _family(qk_norm=True, attention_gate="values", norms_per_layer=4),
+    "bert": _BERT,
+    "bitnet": _family(peculiar.inner_norms, tied=True, gated=True),
     "cohere2": _family(tied=True, norm="layernorm_nobias", norms_per_layer=1, parallel_block=True),
+    "cohere2_moe": _family(
+        tied=True, norm="layernorm_nobias", norms_per_layer=1, parallel_block=True
+    ),
+    "camembert": _BERT,
+    "cwm": _PLAIN,
     "deepseek_ref": _COMPRESSED,
     "deepseek_v3": _LATENT,
     "deepseek_v32": _LATENT,
     "deepseek_v4": _COMPRESSED,
+    "distilbert": _BERT,
     "dots1": _QK_NORM,
+    "dots3_note_text": _family(attention_gate="heads"),
     "ernie4_5": _family(peculiar.one_bias, tied=True, bias=False),
     "ernie4_5_moe": _family(peculiar.one_bias, tied=True, bias=False, router_bias=True),
+    "ernie4_5_vl_moe_text": _family(
+        peculiar.one_bias,
+        peculiar.experts_of_text,
+        tied=True,
+        bias=False,
+        router_bias=True,
+    ),
+    "eurobert": _family(encoders.both_ways),
+    "exaone": _PLAIN,
     "exaone4": _QK_NORM,
     "exaone_moe": _QK_NORM,
     "flex_olmo": _family(qk_norm_full=True),
+    "flint": _family(qk_norm=True, attention_sinks=True),
     "falcon_h1": _family(peculiar.falcon_h1, read=decoder(mixers="P")),
     "falcon_mamba": _family(
         read=decoder(mixers="R", alone=True), tied=True, bias=False, scan_norm=False
@@ -79,52 +115,101 @@ DECODERS: Final[Mapping[str, Family]] = {
     "gemma4_text": _family(
         peculiar.dense_beside_experts, tied=True, qk_norm=True, norms_per_layer=4
     ),
+    "glm": _family(peculiar.query_bias_where_said, bias=False),
     "glm4": _family(peculiar.query_bias_where_said, bias=False, norms_per_layer=4),
     "glm4_moe": _family(peculiar.glm4_moe, bias=False, router_bias=True),
     "glm4_moe_lite": _LATENT,
+    "glm5_next_text": _family(position="none"),
     "glm_moe_dsa": _LATENT,
+    "granite_swa": _PLAIN,
     "granitemoe": _PLAIN,
+    "granitemoe_swa": _PLAIN,
     "granitemoehybrid": _family(tied=True),
     "granitemoeshared": _PLAIN,
+    "grok-2": _family(peculiar.dense_beside_routed, bias=False, norms_per_layer=4),
+    "helium": _PLAIN,
     "hunyuan_v1_dense": _QK_NORM,
     "hunyuan_v1_moe": _QK_NORM,
     "hy_v3": _QK_NORM,
+    "hy_v4": _family(attention_gate="values", attention_sinks=True),
+    "hyperclovax": _family(peculiar.norms_behind),
+    "inkling_text": _family(peculiar.positions_in_attention, bias=False, qk_norm=True),
+    "internlm2": _family(peculiar.one_attention_bias, bias=False),
+    "internlm3": _family(peculiar.one_attention_bias, bias=False),
+    "iquestcoder": _PLAIN,
     "jamba": _family(scan_norm=True, position="none"),
+    "jais2": _family(norm="layernorm", gated=False),
     "kimi_k2": _LATENT,
     "kimi_linear": _KIMI,
+    "kolibri1": _family(qk_norm=True, norms_per_layer=4),
+    "laguna": _family(peculiar.gate_where_said, qk_norm=True, router_bias=True),
     "lfm2": _family(peculiar.adjusted_width, tied=True, qk_norm=True),
     "lfm2_moe": _family(tied=True, qk_norm=True),
+    "lfm3": _family(peculiar.sandwich, tied=True, qk_norm=True),
     "longcat_flash": _family(peculiar.two_blocks_a_layer, router_bias=True),
     "longcat_flash_ngram": _family(
         peculiar.two_blocks_a_layer, peculiar.runs_of_tokens, router_bias=True
     ),
     "mamba": _STATE_SPACE,
     "mamba2": _STATE_SPACE,
+    "marian": _BART,
+    "mbart": _BART,
+    "mellum": _QK_NORM,
     "mimo": _family(peculiar.query_bias, bias=False),
     "mimo_v2_flash": _family(attention_sinks=True),
+    "minicpm3": _LATENT,
     "minimax": _PLAIN,
     "minimax_m1": _PLAIN,
     "minimax_m2": _family(qk_norm_full=True),
     "minimax_m3": _QK_NORM,
     "minimax_m3_text": _QK_NORM,
+    "minimax_m3_vl_text": _QK_NORM,
     "minimax_text_01": _PLAIN,
     "ministral": _PLAIN,
     "ministral3": _PLAIN,
     "mistral4": _LATENT,
+    "mistral_large4_text": _LATENT,
+    "modernbert": _family(
+        read=encoders.modern_bert,
+        tied=True,
+        bias=False,
+        norm="layernorm_nobias",
+        embedding_norm=True,
+        head_transform=True,
+    ),
+    "muse_glimmer_text": _family(attention_gate="values", norms_per_layer=4),
+    "nanochat": _family(norm="nonparametric", gated=False),
     "nemotron-nas": _family(peculiar.searched_blocks),
     "nemotron_h": _family(norms_per_layer=2, position="none"),
+    "olmo": _family(norm="nonparametric"),
     "olmo3": _family(qk_norm_full=True),
+    "olmo_hybrid": _family(qk_norm_full=True, position="none"),
+    "persimmon": _family(
+        peculiar.all_biases, bias=False, norm="layernorm", gated=False, qk_norm=True
+    ),
+    "phi4_multimodal": _family(tied=True),
     "phi4mm": _family(),
     "phimoe": _family(peculiar.head_bias, norm="layernorm"),
     "qwen3_5_moe_text": _GATED_DELTA_EXPERTS,
     "qwen3_5_text": _GATED_DELTA,
     "qwen3_next": _GATED_DELTA_EXPERTS,
+    "roberta": _BERT,
+    "rwkv7": _family(peculiar.rwkv7, read=decoder(mixers="R"), bias=False, norm="layernorm"),
     "seed_oss": _family(peculiar.query_bias, bias=False),
     "solar_open": _PLAIN,
+    "starcoder2": _family(
+        peculiar.every_bias, tied=True, bias=False, norm="layernorm", gated=False
+    ),
     "mt5": _family(read=peculiar.t5, bias=False, position="none"),
     "step3": _PLAIN,
     "step3p5": _family(qk_norm=True, attention_gate="heads"),
     "step3p7": _family(qk_norm=True, attention_gate="heads"),
+    "vaultgemma": _family(tied=True),
+    "youtu": _family(),
+    "xlm-roberta": _BERT,
+    "zamba2": _family(
+        peculiar.zamba2, read=decoder(), tied=True, bias=False, position="none", scan_norm=True
+    ),
     "t5": _family(read=peculiar.t5, bias=False, position="none", tied=True),
     "umt5": _family(read=peculiar.t5, bias=False, position="none"),
     "whisper": _family(
@@ -143,8 +228,43 @@ DECODERS: Final[Mapping[str, Family]] = {
 #: Models whose text part stands in a section, or goes by another name -> family of that part.
 ALIASES: Final[Mapping[str, str]] = {
     "MiniMaxM1": "minimax_m1",
+    "Grok1ForCausalLM": "grok-2",
+    "Grok1ModelForCausalLM": "grok-1",
     "MiniMaxText01": "minimax_text_01",
+    "apertus1p5": "apertus",
+    "apertus1p5_text": "apertus",
+    "aria": "aria_text",
+    "aya_vision": "cohere2",
+    "cohere2_vision": "cohere2",
+    "dots3_note": "dots3_note_text",
+    "ernie4_5_moe_vl": "ernie4_5_vl_moe_text",
+    "ernie4_5_vl_moe": "ernie4_5_vl_moe_text",
+    "exaone4_5": "exaone4",
+    "exaone4_5_text": "exaone4",
     "gemma3n": "gemma3n_text",
+    "gemma4_unified": "gemma4_text",
+    "gemma4_unified_text": "gemma4_text",
+    "glm46v": "glm4",
+    "glmga": "glm4",
+    "glm5_next": "glm5_next_text",
+    "glm_ocr": "glm4",
+    "glm_ocr_text": "glm4",
+    "hy_v4_text": "hy_v4",
+    "hy_v4_vl": "hy_v4",
+    "hy_v4_vl_text": "hy_v4",
+    "hyperclovax_vision_v2": "hyperclovax",
+    "inkling_mm_model": "inkling_text",
+    "lfm2_vl": "lfm2",
+    "lfm3_text": "lfm3",
+    "lfm3_vl": "lfm3",
+    "llama4": "llama4_text",
+    "mistral_large4": "mistral_large4_text",
+    "muse_glimmer": "muse_glimmer_text",
+    "sarvam_mla": "deepseek_v3",
+    "sarvam_moe": "glm4_moe",
+    "nemotron_h_omni": "nemotron_h",
+    "qwen2_5_omni_thinker": "qwen2",
+    "qwen3_omni_moe_thinker": "qwen3_moe",
     "gemma4": "gemma4_text",
     "glm4v": "glm4",
     "glm4v_moe": "glm4_moe",

@@ -334,4 +334,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
 }
 
 # Models whose text part stands in `text_config`.
-WRAPPERS: Final[Mapping[str, str]] = {"gemma3": "gemma3_text", "llama4": "llama4_text"}
+WRAPPERS: Final[Mapping[str, str]] = {
+    "gemma3": "gemma3_text",
+    "llama4": "llama4_text",
+    "shieldgemma2": "gemma3_text",
+}

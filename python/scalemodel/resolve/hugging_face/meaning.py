@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from scalemodel.resolve.hugging_face.mixers import recurrence_of
+from scalemodel.resolve.hugging_face.own_layers import numbers_of_single_layers
 from scalemodel.resolve.hugging_face.patterns import feed_forwards_of, halves, mixers_of
 from scalemodel.resolve.hugging_face.reading import (
     EXPERT_WIDTH,
@@ -28,6 +29,7 @@ _SHARED_WIDTH = (
     "shared_expert_intermediate_size",
     "moe_shared_expert_intermediate_size",
     "shared_intermediate_size",
+    "shared_experts_intermediate_size",
     "share_expert_dim",
 )
 _FFN = (
@@ -110,7 +112,7 @@ def _attention(config: Config, architecture: Architecture) -> list[str]:
     gated = config.flag("attn_output_gate", False) or config.flag("mla_use_output_gate", False)
     if gated or config.flag("attention_output_gate", False):
         architecture["attention_gate"] = "values"
-    if config.flag("use_head_wise_attn_gate", False):
+    if config.flag("use_head_wise_attn_gate", False) or config.flag("use_attention_gate", False):
         architecture["attention_gate"] = "heads"
     normed = config.value("use_qk_norm")[1]
     if isinstance(normed, bool) and not architecture.get("qk_norm_full"):
@@ -149,6 +151,9 @@ def _experts(config: Config, architecture: Architecture) -> None:
     latent = config.number("moe_latent_size", "routed_expert_hidden_size", default=0)
     zero = config.number("zero_expert_num", "num_zero_experts", default=0)
     pattern = architecture.get("feed_forwards") or feed_forwards_of(config, layers)
+    config.items("mlp_layer_types")
+    if "E" not in str(pattern):
+        experts = 0  # what a class has for them by itself
     if experts <= 1 and shared_width and not topk:  # a dense block by the name of a shared one
         architecture["ffn"] = shared_width
         return
@@ -200,8 +205,10 @@ def _shortened(architecture: Architecture) -> None:
 
 def _window(config: Config, architecture: Architecture) -> None:
     """The window of the layers that have one, and their heads where these differ."""
-    window = config.number("sliding_window", "sliding_window_size", default=0)
-    config.number("sliding_window_size", default=0)
+    keys = ("sliding_window", "sliding_window_size")
+    none = config.value(*keys)[1] == -1  # as some files say that there is no window
+    window = 0 if none else config.number(*keys, default=0)
+    config.value("sliding_window_size")
     chunk = config.number("attention_chunk_size", default=0)
     used = config.flag("use_sliding_window", True)
     config.number("max_window_layers", default=0)
@@ -243,6 +250,14 @@ def _window(config: Config, architecture: Architecture) -> None:
         architecture["shared_values"] = True
 
 
+def _selected_keys(config: Config) -> int | None:
+    """Keys of a query that an indexer selects: one by one, or in blocks."""
+    blocks = config.number("index_topk_blocks", default=0)
+    size = config.number("index_block_size", default=128, minimum=1)
+    config.value("index_local_blocks")
+    return blocks * size if blocks else config.count(count_at("index_topk"))
+
+
 def _indexer(config: Config, architecture: Architecture) -> None:
     mixers = str(architecture.get("mixers") or "")
     sparse = config.section("sparse_attention_config", optional=True)
@@ -260,15 +275,21 @@ def _indexer(config: Config, architecture: Architecture) -> None:
         architecture |= {
             "index_heads": config.count(count_at("index_n_heads")),
             "index_dim": config.count(count_at("index_head_dim")),
-            "index_topk": config.count(count_at("index_topk")),
+            "index_topk": _selected_keys(config),
         }
     listed = config.items("compress_ratios")
-    if listed is None:
+    rates = config.section("compress_rates", optional=True)
+    near = rates.number("compressed_sparse_attention", default=0)
+    far = rates.number("heavily_compressed_attention", default=0)
+    if listed is None and not rates.raw:
         return
-    ratios = sorted({int(str(r)) for r in listed[: len(mixers)] if r})
+    if listed is not None:
+        ratios = sorted({int(str(r)) for r in listed[: len(mixers)] if r})
+        near = ratios[0] if ratios else 0
+        far = ratios[-1] if len(ratios) > 1 else 0
     architecture |= {
-        "near_ratio": ratios[0] if ratios else 0,
-        "far_ratio": ratios[-1] if len(ratios) > 1 else 0,
+        "near_ratio": near,
+        "far_ratio": far,
         "output_groups": config.number("o_groups", default=1, minimum=1),
         "output_rank": config.count(count_at("o_lora_rank")),
         "shared_values": True,
@@ -300,18 +321,21 @@ def decoder(
             architecture["mixers"] = mixers
         else:
             found = mixers_of(config, layers)
+            if found is None and config.value("mamba_d_state")[1] is not None:
+                found = "R" * layers  # nothing says that some layer attends
             if found is not None:
                 architecture["mixers"] = found
         if alone:
             architecture["feed_forwards"] = "-"
         unknown = [] if alone else _attention(config, architecture)
-        if any(letter in str(architecture.get("mixers", "")) for letter in "RP"):
+        if any(letter in str(architecture.get("mixers", "")) for letter in "RPZ"):
             recurrence_of(config, architecture)
         if alone:
             architecture |= {"heads": architecture["scan_heads"], "head_dim": 1}
         else:
             _experts(config, architecture)
         _window(config, architecture)
+        unknown += numbers_of_single_layers(config, architecture)
         _indexer(config, architecture)
         architecture["mtp_layers"] = config.number(*_MTP, default=0)
         architecture["residual_streams"] = config.number("hc_mult", default=1, minimum=1)

@@ -11,11 +11,13 @@ from scalemodel.resolve.hugging_face.steps import Architecture
 _DELTA_CHUNK: Final = 64
 #: Tokens of a block of linear attention where the file gives none (MiniMax-Text-01, `BLOCK`).
 _LIGHTNING_CHUNK: Final = 256
+#: Tokens of a chunk of RWKV-7's kernels (fla-org/flash-linear-attention, ops/rwkv7: chunk_size 16).
+_RWKV_CHUNK: Final = 16
 
 
 def recurrence_of(config: Config, architecture: Architecture) -> bool:
     """Complete the recurrent mixer from its keys; False where no key describes one."""
-    for read in (_gated_delta, _kimi_delta, _state_space, _convolution, _lightning):
+    for read in (_gated_delta, _kimi_delta, _rwkv7, _state_space, _convolution, _lightning):
         if read(config, architecture):
             return True
     return False
@@ -47,9 +49,15 @@ def _gated_delta(config: Config, architecture: Architecture) -> bool:
 def _kimi_delta(config: Config, architecture: Architecture) -> bool:
     section = config.section("linear_attn_config", optional=True)
     heads = section.count(count_at("num_heads", default=None))
+    names = ("head_dim", "short_conv_kernel_size")
+    own = ("linear_head_dim", "linear_conv_kernel_dim")
+    beside = config.count(count_at("linear_num_heads", default=None))
+    config.value("linear_lower_bound"), [config.value(name) for name in own]
+    if heads is None:  # the same keys beside those of the other layers
+        section, names, heads = config, own, beside
     if heads is None:
         return False
-    head_dim = _needed(section, "head_dim")
+    head_dim = _needed(section, names[0])
     section.items("full_attn_layers"), section.items("kda_layers")
     section.value("gate_lower_bound")
     architecture |= {
@@ -57,10 +65,28 @@ def _kimi_delta(config: Config, architecture: Architecture) -> bool:
         "scan_heads": heads,
         "scan_key_dim": head_dim,
         "scan_value_dim": head_dim,
-        "conv_width": section.number("short_conv_kernel_size", default=4, minimum=1),
+        "conv_width": section.number(names[1], default=4, minimum=1),
         "scan_chunk": _DELTA_CHUNK,
         "scan_rank": 0 if section.flag("use_full_rank_gate", False) else head_dim,
         "scan_norm": True,
+    }
+    return True
+
+
+def _rwkv7(config: Config, architecture: Architecture) -> bool:
+    """Peng et al., arXiv 2503.14456: four low ranks, whose sum is what they cost."""
+    ranks = ("decay_low_rank_dim", "a_low_rank_dim", "v_low_rank_dim", "gate_low_rank_dim")
+    if config.value("decay_low_rank_dim")[1] is None:
+        return False
+    hidden = _hidden(architecture)
+    head_dim = config.number("head_dim", default=64, minimum=1)
+    architecture |= {
+        "recurrence": "rwkv7",
+        "scan_heads": config.number("num_heads", default=hidden // head_dim, minimum=1),
+        "scan_key_dim": head_dim,
+        "scan_value_dim": head_dim,
+        "scan_rank": sum(config.number(name, default=64, minimum=1) for name in ranks),
+        "scan_chunk": _RWKV_CHUNK,
     }
     return True
 
@@ -75,7 +101,12 @@ def _state_space(config: Config, architecture: Architecture) -> bool:
     assert isinstance(hidden, int)
     expand = config.number("expand", "mamba_expand", default=2, minimum=1)
     alone = "R" in str(architecture.get("mixers", "")) and "heads" not in architecture
-    names = ("mamba_num_heads", "mamba_n_heads", *(("num_heads", "n_heads") if alone else ()))
+    names = (
+        "mamba_num_heads",
+        "mamba_n_heads",
+        "n_mamba_heads",
+        *(("num_heads", "n_heads") if alone else ()),
+    )
     heads = config.count(count_at(*names, default=None))
     width = config.number("mamba_d_ssm", default=expand * hidden, minimum=1)
     architecture |= {
@@ -94,11 +125,13 @@ def _state_space(config: Config, architecture: Architecture) -> bool:
             "scan_rank": rank if whole else -(-hidden // 16),
         }
         return True
-    names = ("mamba_head_dim", "mamba_d_head", *(("head_dim",) if alone else ()))
+    names = ("mamba_head_dim", "mamba_d_head", "mamba_headdim", *(("head_dim",) if alone else ()))
     architecture |= {
         "recurrence": "mamba2",
         "scan_heads": heads,
-        "scan_groups": config.number("n_groups", "mamba_n_groups", default=1, minimum=1),
+        "scan_groups": config.number(
+            "n_groups", "mamba_n_groups", "mamba_ngroups", default=1, minimum=1
+        ),
         "scan_value_dim": config.number(*names, default=max(1, width // heads), minimum=1),
         "scan_chunk": config.number("chunk_size", "mamba_chunk_size", default=256, minimum=1),
         "scan_norm": config.flag("mamba_rms_norm", True),

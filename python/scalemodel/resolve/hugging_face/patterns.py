@@ -36,20 +36,44 @@ _MIXERS: Final[Mapping[str, str]] = {
     "short_conv": "R",
     "recurrent": "R",
     "hybrid": "P",
+    "window_attention": "W",
+    "hybrid_sliding": "W",
     "sparse_attention": "I",
+    "indexed_attention": "I",
+    "qwen_sparse_attention": "I",
+    "compressed_sparse_attention": "C",
+    "heavily_compressed_attention": "H",
     "deepseek_sparse_attention": "I",
     "minimax_m3_sparse": "I",
 }
 #: Layers from one full attention to the next beside gated delta rules, where a file leaves it out
 #: (transformers, Qwen3NextConfig and Qwen3_5TextConfig).
 _DELTA_INTERVAL: Final = 4
-_FEED_FORWARDS: Final[Mapping[str, str]] = {"dense": "D", "sparse": "E", "moe": "E", "mlp": "D"}
+#: Lists of the kinds of all layers.
+_BLOCK_LISTS: Final = ("layers_block_type", "layer_types")
+_FEED_FORWARDS: Final[Mapping[str, str]] = {
+    "dense": "D",
+    "sparse": "E",
+    "moe": "E",
+    "hash_moe": "E",
+    "mlp": "D",
+}
 #: One letter of a pattern whose layers hold a mixer or a feed-forward block alone.
 _HALVES: Final[Mapping[str, tuple[str, str]]] = {
     "M": ("R", "-"),
     "*": ("F", "-"),
     "-": ("-", "D"),
     "E": ("-", "E"),
+}
+#: The same by the names of lists.
+_NAMED_HALVES: Final[Mapping[str, tuple[str, str]]] = {
+    "mamba": ("R", "-"),
+    "linear_attention": ("R", "-"),
+    "attention": ("F", "-"),
+    "full_attention": ("F", "-"),
+    "sliding_attention": ("W", "-"),
+    "mlp": ("-", "D"),
+    "moe": ("-", "E"),
 }
 
 
@@ -100,11 +124,12 @@ def halves(config: Config, layers: int) -> tuple[str, str] | None:
     """Both patterns of layers that hold one block each; None where no key says so."""
     name, pattern = config.value("hybrid_override_pattern")
     if pattern is None:
-        listed = config.items("layers_block_type")
+        name = next((key for key in _BLOCK_LISTS if config.items(key)), "")
+        listed = config.items(name) if name else None
         if listed is None or ("moe" not in listed and "mlp" not in listed):
             return None
-        of = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
-        pattern = _named("layers_block_type", listed, of, layers)
+        mixers = _named(name, listed, {k: v[0] for k, v in _NAMED_HALVES.items()}, layers)
+        return mixers, _named(name, listed, {k: v[1] for k, v in _NAMED_HALVES.items()}, layers)
     if not isinstance(pattern, str) or any(letter not in _HALVES for letter in pattern):
         raise malformed(name, pattern, f"letters of {''.join(_HALVES)}")
     if len(pattern) != layers:
@@ -173,8 +198,10 @@ def _selected(config: Config, mixers: str) -> str:
         return mixers
     listed = config.items("indexer_types")
     if listed is not None:
-        return _named("indexer_types", listed, {"full": "I", "shared": "S"}, layers)
-    return mixers.replace("F", "I")
+        kinds = _named("indexer_types", listed, {"full": "I", "shared": "S"}, layers)
+        pairs = zip(mixers, kinds, strict=True)
+        return "".join(kind if mixer in "FI" else mixer for mixer, kind in pairs)
+    return mixers if "I" in mixers else mixers.replace("F", "I")
 
 
 def _compressed(config: Config, layers: int) -> str | None:
@@ -200,6 +227,7 @@ def mixers_of(config: Config, layers: int) -> str | None:
     if listed is None:
         listed, of = config.items("layers_block_type"), "layers_block_type"
     every, recurrent = _every(config, layers), _recurrent(config, layers)
+    config.value("hybrid_layer_pattern")
     if listed is not None:
         return _selected(config, _named(of, listed, _MIXERS, layers))
     listed = config.items("hybrid_layer_pattern")
@@ -213,7 +241,8 @@ def mixers_of(config: Config, layers: int) -> str | None:
 def feed_forwards_of(config: Config, layers: int) -> str:
     """Which layers of a model with experts have them."""
     listed = config.items("mlp_layer_types")
-    config.value("first_k_dense_replace")
+    config.value("first_k_dense_replace"), config.value("decoder_sparse_step")
+    config.items("mlp_only_layers"), config.value("moe_layer_freq")
     if listed is not None:
         return _named("mlp_layer_types", listed, _FEED_FORWARDS, layers)
     name, frequency = config.value("moe_layer_freq")

@@ -227,3 +227,130 @@ def searched_blocks(config: Config, architecture: Architecture) -> list[str]:
     }
     alike = len(set(widths)) == 1 and len(set(groups)) == 1 and not linear
     return [] if alike else ["block_configs (widths read as their mean)"]
+
+
+def inner_norms(config: Config, architecture: Architecture) -> None:
+    """BitNet: norms inside attention and the block, and gates however they are activated."""
+    architecture |= {"norms_per_layer": 4, "gated": True}
+
+
+def one_attention_bias(config: Config, architecture: Architecture) -> None:
+    """InternLM: `bias` is that of attention, `qkv_bias` of its inputs where it stands alone."""
+    biased = config.flag("bias", False)
+    architecture["qkv_bias"] = config.flag("qkv_bias", biased)
+    architecture["out_bias"] = biased
+
+
+def dense_beside_routed(config: Config, architecture: Architecture) -> None:
+    """Grok-2 (sgl-project/sglang, models/grok.py): a dense block beside the experts of a layer.
+
+    It is as wide as `intermediate_size` says, which the experts are where it is left out.
+    """
+    if config.flag("residual_moe", False):
+        architecture |= {
+            "shared_experts": 1,
+            "shared_ffn": config.count(count_at("intermediate_size")),
+        }
+    config.number("global_attn_every_n", default=1)
+
+
+def positions_in_attention(config: Config, architecture: Architecture) -> None:
+    """Inkling: scores of relative positions, and convolutions of a few tokens around the blocks.
+
+    Both are left out: 0.05 % of the parameters.
+    """
+    config.value("d_rel", "rel_extent"), config.value("conv_kernel_size", "number_of_conv_states")
+
+
+def gate_where_said(config: Config, architecture: Architecture) -> None:
+    """Laguna: a gate on the output of attention, one number per head or one per value."""
+    name, gate = config.value("gating")
+    config.items("gating_types")
+    if gate not in (None, True, False, "per-head", "per-element"):
+        raise malformed(name, gate, "true, false, 'per-head' or 'per-element'")
+    if gate:
+        architecture["attention_gate"] = "values" if gate == "per-element" else "heads"
+
+
+def sandwich(config: Config, architecture: Architecture) -> None:
+    """LFM3: norms behind the blocks too, where the file says so."""
+    architecture["norms_per_layer"] = 4 if config.flag("use_sandwich_norm", False) else 2
+    config.flag("attention_bias", False)
+
+
+def all_biases(config: Config, architecture: Architecture) -> None:
+    """Every matrix of a layer has a bias."""
+    architecture |= dict.fromkeys(("qkv_bias", "out_bias", "mlp_bias"), True)
+    architecture["qk_norm"] = config.flag("qk_layernorm", True)
+
+
+def every_bias(config: Config, architecture: Architecture) -> None:
+    """StarCoder2: one switch for all biases, on unless switched off."""
+    biased = config.flag("use_bias", True)
+    architecture |= dict.fromkeys(("qkv_bias", "out_bias", "mlp_bias"), biased)
+
+
+def rwkv7(config: Config, architecture: Architecture) -> None:
+    """RWKV-7 (fla-org/flash-linear-attention, models/rwkv7): blocks of two matrices of four widths.
+
+    The first layer has a norm of its own in front, and no share of earlier values.
+    """
+    hidden = _whole(architecture, "hidden")
+    width = config.number("intermediate_size", default=0)
+    ratio = config.number("hidden_ratio", default=4, minimum=1)
+    architecture |= {
+        "ffn": width or ratio * hidden,
+        "gated": False,
+        "embedding_norm": config.flag("norm_first", True),
+        "heads": architecture["scan_heads"],
+        "kv_heads": architecture["scan_heads"],
+        "head_dim": architecture["scan_key_dim"],
+        "position": "none",
+    }
+
+
+def zamba2(config: Config, architecture: Architecture) -> None:
+    """Zamba2 (transformers, models/zamba2): Mamba-2 throughout, blocks of attention shared.
+
+    A shared block reads the stream and the token embedding side by side; every layer that uses it
+    adds a low rank of its own to its projections.
+    """
+    mixers = str(architecture["mixers"])
+    width = config.number("attention_hidden_size", default=2 * _whole(architecture, "hidden"))
+    heads = _whole(architecture, "heads")
+    rank = config.number("adapter_rank", "lora_rank", default=128)
+    attention = config.flag("use_shared_attention_adapter", False)
+    config.items("hybrid_layer_ids")
+    config.number("attention_head_dim", default=0), config.value("kv_channels", "num_query_groups")
+    config.flag("use_mem_eff_path", False), config.flag("use_long_context", False)
+    config.flag("add_bias_linear", False)
+    architecture |= {
+        "mixers": mixers.replace("P", "Z"),
+        "feed_forwards": "".join("D" if letter == "P" else "-" for letter in mixers),
+        "head_dim": width // heads,
+        "v_head_dim": width // heads,
+        "norms_per_layer": 1,
+        "position": "rope" if config.flag("use_mem_rope", False) else "none",
+        "shared_blocks": config.number("num_mem_blocks", default=1, minimum=1),
+        "shared_rank": rank,
+        "shared_attention_rank": rank if attention else 0,
+    }
+
+
+def norms_behind(config: Config, architecture: Architecture) -> None:
+    """HyperCLOVA X: norms behind the blocks too, where the file says so."""
+    architecture["norms_per_layer"] = 4 if config.flag("use_post_norm", False) else 2
+
+
+def experts_of_text(config: Config, architecture: Architecture) -> list[str]:
+    """ERNIE 4.5 VL: experts of text, which stand first in the lists, beside such of images.
+
+    A token meets those of its kind alone; experts of images are left out, and said so.
+    """
+    widths = config.items("moe_intermediate_size")
+    if widths is None:
+        return []
+    if len(widths) != 2:
+        raise malformed("moe_intermediate_size", widths, "widths of experts of text and of images")
+    architecture["expert_ffn"] = widths[0]
+    return ["moe_intermediate_size (experts of images left out)"]

@@ -270,7 +270,7 @@ def expert_width_is_ffn(config: Config, architecture: Architecture) -> None:
 
 def latent_attention(config: Config, architecture: Architecture) -> list[str]:
     """Multi-head latent attention: one head is a part without and a part with rotation."""
-    rope = config.number("qk_rope_head_dim", default=64, minimum=1)
+    rope = config.number("qk_rope_head_dim", default=64)
     plain = config.number("qk_nope_head_dim", default=128, minimum=1)
     architecture |= {
         "kv_heads": architecture["heads"],

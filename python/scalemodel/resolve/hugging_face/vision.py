@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from scalemodel.resolve.hugging_face import towers
 from scalemodel.resolve.hugging_face.reading import Config, count_at, layers_at, malformed
+from scalemodel.resolve.hugging_face.towers import side_of
 
 Vision = dict[str, object]
 
@@ -73,7 +75,14 @@ def _qwen2_5(tower: Config, outer: Config) -> Vision:
         "projector_norm": 1,
         "window": side * side,
         "full_layers": len(tower.items("fullatt_block_indexes") or ()),
+        "kv_heads": tower.number("num_key_value_heads", default=0),
     }
+
+
+def _joined_qwen2_5(tower: Config, outer: Config) -> Vision:
+    """transformers: models/hyperclovax_vision_v2: one more matrix from the tower's output."""
+    out = tower.count(count_at("out_hidden_size"))
+    return _qwen2_5(tower, outer) | {"projector_second": out}
 
 
 def _qwen3(tower: Config, outer: Config) -> Vision:
@@ -238,17 +247,6 @@ def _moon(tower: Config, outer: Config) -> Vision:
     }
 
 
-def _first(tower: Config, name: str, default: int) -> int:
-    """A number, or the first of a list that gives one per side."""
-    path, value = tower.value(name)
-    listed = value if isinstance(value, (list, tuple)) and value else [value]
-    if value is None:
-        return default
-    if any(n != listed[0] for n in listed) or not isinstance(listed[0], int):
-        raise malformed(path, value, "a whole number, the same for both sides")
-    return int(listed[0])
-
-
 def _intern(tower: Config, outer: Config) -> Vision:
     """InternViT (OpenGVLab/InternVL3, modeling_intern_vit.py) on tiles of one size.
 
@@ -257,8 +255,8 @@ def _intern(tower: Config, outer: Config) -> Vision:
     """
     hidden = tower.count(count_at("hidden_size"))
     text = next((outer.section(k) for k in ("text_config", "llm_config") if k in outer.raw), outer)
-    patch = _first(tower, "patch_size", 14)
-    side = _first(tower, "image_size", 448) // patch
+    patch = side_of(tower, "patch_size", 14)
+    side = side_of(tower, "image_size", 448) // patch
     factor = outer.value("downsample_ratio")[1]
     merge = round(1 / factor) if isinstance(factor, (int, float)) and 0 < factor <= 1 else 2
     if not side or side % merge:
@@ -318,6 +316,36 @@ def _glm(tower: Config, outer: Config) -> Vision:
 
 
 _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
+    "aya_vision": towers.gated_projector,
+    "cohere2_vision": towers.gated_projector,
+    "ernie4_5_moe_vl": towers.ernie,
+    "ernie4_5_vl_moe": towers.ernie,
+    "exaone4_5": _qwen2_5,
+    "glm46v": _glm,
+    "glm5_next": towers.glm_gated,
+    "glm_ocr": towers.glm_gated,
+    "glmga": _glm,
+    "granite_docling": towers.shuffled,
+    "hyperclovax_vision_v2": _joined_qwen2_5,
+    "idefics3": towers.shuffled,
+    "lfm2_vl": towers.liquid,
+    "lfm3_vl": towers.liquid,
+    "lighton_ocr": _pixtral,
+    "llama4": towers.llama4,
+    "llava": towers.plain_tower,
+    "llava_next": towers.plain_tower,
+    "llava_next_video": towers.plain_tower,
+    "llava_onevision": towers.plain_tower,
+    "mistral_large4": _pixtral,
+    "paligemma": towers.one_matrix,
+    "qianfan_ocr": _intern,
+    "qwen2_5_omni": _qwen2_5,
+    "qwen2_5_omni_thinker": _qwen2_5,
+    "qwen3_omni_moe": _qwen3,
+    "qwen3_omni_moe_thinker": _qwen3,
+    "smolvlm": towers.shuffled,
+    "step3p7": towers.step,
+    "vipllava": towers.plain_tower,
     "qwen2_vl": _qwen2,
     "qwen2_5_vl": _qwen2_5,
     "qwen3_vl": _qwen3,
@@ -325,6 +353,7 @@ _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "qwen3_5": _qwen3,
     "qwen3_5_moe": _qwen3,
     "gemma3": _siglip,
+    "shieldgemma2": _siglip,
     "gemma4": _gemma4,
     "mistral3": _pixtral,
     "glm4v": _glm,
@@ -381,13 +410,18 @@ def vision_from_config(config: Mapping[str, object]) -> tuple[Vision | None, lis
     (None, [])
     """
     outer = Config(config)
+    family = outer.text("model_type", default="")
+    thinker = outer.section("thinker_config", optional=True)
+    if thinker.raw:  # a model that also speaks: its towers stand a table deeper
+        outer = thinker
     if outer.value("vision_config")[1] is None:
         return None, []
-    family = outer.text("model_type", default="")
     read = _READERS.get(family)
     if read is None:
         return None, ["vision_config"]
     tower = outer.section("vision_config")
+    if read.__module__ == towers.__name__ and not {"num_hidden_layers", "depth"} & set(tower.raw):
+        return None, ["vision_config"]  # left to the defaults of its class
     vision = read(tower, outer)
     unknown = [key for key in tower.unknown() if key.rpartition(".")[2] not in _COSTLESS]
     return {key: value for key, value in vision.items() if value is not None}, unknown
