@@ -29,7 +29,7 @@ from scalemodel.cli.fleets import add_fleet
 from scalemodel.cli.generation import add_generate
 from scalemodel.cli.jobs import add_compare_log, add_launch
 from scalemodel.cli.merges import add_merge
-from scalemodel.cli.options import Parser, option_name
+from scalemodel.cli.options import Parser, option_name, read_model
 from scalemodel.cli.output import (
     FAILED,
     INFEASIBLE,
@@ -120,6 +120,7 @@ def _run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
+            read_model(options)
             return command(options)
         finally:
             for warning in caught:

@@ -7,7 +7,7 @@ from typing import Any
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.cli.options import MODEL_HELP, add_field, add_formats, cluster_of, given, whole
+from scalemodel.cli.options import add_field, add_formats, add_model, cluster_of, given, whole
 from scalemodel.cli.output import OK, print_csv, print_json
 
 #: Fields of the requests that the file of a benchmark has.
@@ -26,7 +26,7 @@ def add_compare_bench(commands: Any) -> None:
     )
     parser.set_defaults(run=_compare)
     parser.add_argument("file", metavar="FILE", help="JSON or JSONL of a load generator")
-    parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL_HELP)
+    add_model(parser, required=False)
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", metavar="NAME|TOML", help="cluster")
     size = cluster.add_mutually_exclusive_group()

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.cli.options import MODEL_HELP, add_formats, add_task, number, task_of, whole
+from scalemodel.cli.options import add_formats, add_model, add_task, number, task_of, whole
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_csv, print_json
 from scalemodel.cli.runs import number_or_name
 
@@ -21,7 +21,7 @@ def add_compare_clusters(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_compare)
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_model(parser)
     compared = parser.add_argument_group("comparison")
     compared.add_argument(
         "--clusters",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.cli.options import read_model
 
 _JSON = "--json"
 #: What says how an answer is shown.
@@ -100,6 +101,7 @@ class CommandTool:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(written):
             try:
                 options = self.parser.parse_args(self._arguments(question))
+                read_model(options)
                 code = options.run(options)
             except SystemExit as leaving:  # the parser has said why
                 code = leaving.code

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.options import (
-    MODEL_HELP,
     add_field,
     add_formats,
+    add_model,
     given,
     number,
     option_name,
@@ -61,7 +61,7 @@ def add_fleet(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_fleet)
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_model(parser)
     parser.add_argument("file", metavar="FILE", help="recorded requests, as of `scalemodel trace`")
     fleet = parser.add_argument_group("fleet")
     fleet.add_argument(

@@ -72,7 +72,7 @@ def add_generate(commands: Any) -> None:
 
 def _text(found: GenerationServing) -> str:
     layout = " ".join(f"{name}{getattr(found.layout, name)}" for name in _DEGREES)
-    head = f"{found.model.name} · {found.cluster} · {layout} · {found.stack}"
+    head = f"{found.model.label} · {found.cluster} · {layout} · {found.stack}"
     if not found.fits:
         return f"{head}\nverdict {found.verdict}"
     gib = 2**30

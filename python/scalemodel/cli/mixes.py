@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.cli.options import given, option_name, task_of
+from scalemodel.cli.options import given, model_name, option_name, task_of
 from scalemodel.cli.output import (
     INFEASIBLE,
     OK,
@@ -42,14 +42,17 @@ def estimate_parts(options: argparse.Namespace) -> int:
     strategy = _core.Strategy(**given(options, _core.Strategy.fields()))
     task = task_of(options)
     est = estimate_mixed(options.model, cluster, task, strategy, stack=options.stack)
-    record = {"model": options.model, "cluster": options.cluster, "stack": options.stack}
+    record = {"model": model_name(options), "cluster": options.cluster, "stack": options.stack}
     record |= {**task.core.to_dict(), **est.to_dict()}
     if options.json:
         print_json(record)
     elif options.csv:
         print_csv(list(record), [list(record.values())])
     else:
-        print(f"{options.model} · {record['parts']} ({cluster.placement}) · stack {options.stack}")
+        print(
+            f"{model_name(options)} · {record['parts']} ({cluster.placement}) "
+            f"· stack {options.stack}"
+        )
         _print_answer(est, strategy)
     return OK if est.verdict == "ok" else INFEASIBLE
 

@@ -130,6 +130,29 @@ def check_given(options: argparse.Namespace) -> None:
         raise ScaleModelError(f"MODEL={options.model!r} needs {names}", code="malformed")
 
 
+def add_model(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """The model, and whether a configuration of an unknown family is read all the same."""
+    parser.add_argument("model", metavar="MODEL", nargs=None if required else "?", help=MODEL_HELP)
+    parser.add_argument(
+        "--approximate",
+        action="store_true",
+        help="read a config.json of an unknown family as the nearest known shape",
+    )
+
+
+def read_model(options: argparse.Namespace) -> None:
+    """Read the model of a question that asks for the nearest known shape; others read theirs."""
+    from scalemodel import resolve
+
+    if getattr(options, "approximate", False) and isinstance(options.model, str):
+        options.model = resolve.model(options.model, approximate=True)
+
+
+def model_name(options: argparse.Namespace) -> str:
+    """The model as it was given, or its name where it was read."""
+    return str(getattr(options.model, "label", options.model))
+
+
 def option_name(field: str) -> str:
     """Option of a field: ``micro_batch`` is ``--micro-batch``.
 
@@ -180,12 +203,7 @@ def add_question(
     Not `required`: model and task may be left out together. `policies`: one strategy is asked for,
     which a routing policy may route.
     """
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        nargs=None if required else "?",
-        help=MODEL_HELP,
-    )
+    add_model(parser, required=required)
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size = cluster.add_mutually_exclusive_group()

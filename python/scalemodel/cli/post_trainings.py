@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.options import (
-    MODEL_HELP,
     add_formats,
+    add_model,
     add_strategy,
     cluster_of,
     given,
+    model_name,
     number,
     whole,
 )
@@ -63,7 +64,7 @@ def add_rl(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_rl)
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_model(parser)
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size = cluster.add_mutually_exclusive_group()
@@ -174,7 +175,7 @@ def _rl(options: argparse.Namespace) -> int:
     if options.search:
         return _search(options)
     step = _step_of(options)
-    record = {"model": options.model, "cluster": options.cluster, **step.to_dict()}
+    record = {"model": model_name(options), "cluster": options.cluster, **step.to_dict()}
     if options.json:
         print_json(record)
     elif options.csv:

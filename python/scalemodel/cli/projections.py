@@ -7,8 +7,8 @@ from typing import Any
 
 from scalemodel.cli.estimates import ask
 from scalemodel.cli.options import (
-    MODEL_HELP,
     add_formats,
+    add_model,
     add_network,
     add_strategy,
     add_task,
@@ -35,7 +35,7 @@ def add_project(commands: Any) -> None:
         help="trace of PyTorch's profiler, several joined by commas (one per rank), a log of "
         "steps, or seconds of a step",
     )
-    parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL_HELP)
+    add_model(parser, required=False)
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size = cluster.add_mutually_exclusive_group()

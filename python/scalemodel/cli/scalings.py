@@ -9,9 +9,9 @@ import scalemodel._core as _core
 from scalemodel.base.units import in_base_units
 from scalemodel.cli import rankings
 from scalemodel.cli.options import (
-    MODEL_HELP,
     add_field,
     add_formats,
+    add_model,
     add_network,
     add_task,
     given,
@@ -50,7 +50,7 @@ def add_scaling(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_scaling)
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_model(parser)
     size = parser.add_argument_group("sizes")
     size.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size.add_argument(

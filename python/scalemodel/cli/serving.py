@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.options import (
-    MODEL_HELP,
     add_field,
     add_formats,
+    add_model,
     cluster_of,
     given,
     number,
@@ -50,7 +50,7 @@ def add_serve(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_serve)
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_model(parser)
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size = cluster.add_mutually_exclusive_group()
@@ -157,7 +157,7 @@ def _task(options: argparse.Namespace) -> Inference:
 
 def _text(found: Serving) -> str:
     layout = " ".join(f"{name}{value}" for name, value in found.layout.to_dict().items())
-    head = f"{found.model.name} · {found.cluster} · {layout} x {found.replicas} · {found.engine}"
+    head = f"{found.model.label} · {found.cluster} · {layout} x {found.replicas} · {found.engine}"
     if not found.fits:
         return f"{head}\nverdict {found.verdict}"
     ttft = "it never settles" if found.saturated else f"{1e3 * found.ttft_s:.1f} ms"

@@ -66,13 +66,14 @@ class Estimate(Evaluation):
         if self.illegal:
             return f"Estimate({self.verdict}: {what_is_wrong(self)})"
         core, interval = self.core, self.interval()
+        shape = f", model read as {self.model.read_as}" if self.model.read_as else ""
         between = ""
         if interval is not None:
             between = f" ({time_text(interval.low_s)} to {time_text(interval.high_s)})"
         return (
             f"Estimate({self.verdict}, step {time_text(core.step_time_s)}{between}, "
             f"{count_text(core.tokens_per_s)} tokens/s, MFU {percent_text(core.mfu_fraction)}, "
-            f"{size_text(core.memory_bytes)} of {size_text(core.memory_capacity_bytes)})"
+            f"{size_text(core.memory_bytes)} of {size_text(core.memory_capacity_bytes)}{shape})"
         )
 
     def __str__(self) -> str:

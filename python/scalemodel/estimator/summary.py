@@ -59,7 +59,9 @@ def question_text(asked: Asked, *further: str) -> str:
     gbit = count_text(8 * core.fabric.bandwidth_bytes_per_s)
     where = f"{cluster.accelerators} × {cluster.accelerator} ({nodes}, {cluster.name}, {gbit}bit/s)"
     task = f"{asked.task.precision}, {asked.task.global_batch} × {asked.task.sequence} tokens"
-    return " · ".join([asked.model.name, where, task, *further, f"stack {stack_text(asked.stack)}"])
+    return " · ".join(
+        [asked.model.label, where, task, *further, f"stack {stack_text(asked.stack)}"]
+    )
 
 
 def strategy_text(strategy: _core.Strategy, dp: int) -> str:

@@ -223,4 +223,6 @@ def verdict_message(est: Evaluation) -> str:
     """
     template, values = TEMPLATES[est.reason], facts(est)
     what, why = template.what.format_map(values), template.why.format_map(values)
-    return f"{est.verdict}   {what}\n  {why}"
+    shape = getattr(est.model, "read_as", "")
+    read_as = f"\n  The model was read as {shape}." if shape else ""
+    return f"{est.verdict}   {what}\n  {why}{read_as}"

@@ -98,7 +98,7 @@ def _flag(text: str, colours: str) -> str:
 
 def view_html(est: Estimate, pinned: Estimate | None = None) -> str:
     """An answer in a few numbers and bars, each with its change against a pinned one."""
-    where = f"{est.model.name} on {est.cluster.accelerators:,} × {est.cluster.accelerator}"
+    where = f"{est.model.label} on {est.cluster.accelerators:,} × {est.cluster.accelerator}"
     head = f"<p><b>{safe(where)}</b><br><code>{safe(repr(est.strategy))}</code></p>"
     if not est.fits:
         # What would help takes a search of its own: it is asked for, not shown at every turn.

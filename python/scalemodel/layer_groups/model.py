@@ -74,6 +74,11 @@ class ComposedModel:
         for key in ("name", "title"):
             object.__setattr__(self, key, plain(getattr(self, key)))
 
+    @property
+    def label(self) -> str:
+        """Its name as answers give it."""
+        return self.name
+
     def _producers(self, index: int) -> list[int]:
         group = self.groups[index]
         if group.after is None:

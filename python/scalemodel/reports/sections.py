@@ -56,7 +56,7 @@ def question_section(question: Question) -> Section:
     model, cluster, core = question.model, question.cluster, question.cluster.core
     gbit = count_text(8 * core.fabric.bandwidth_bytes_per_s)
     rows = [
-        ("model", f"{model.name}: {count_text(model.parameters)} parameters"),
+        ("model", f"{model.label}: {count_text(model.parameters)} parameters"),
         (
             "cluster",
             f"{cluster.name}: {cluster.accelerators:,} × {cluster.accelerator} "

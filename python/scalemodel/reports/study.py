@@ -179,7 +179,7 @@ def report(
     )
     question = ranking.question
     where = f"{question.cluster.accelerators:,} × {question.cluster.accelerator}"
-    title = f"{question.model.name} on {where}" if title is None else title
+    title = f"{question.model.label} on {where}" if title is None else title
 
     made: list[markup.Section] = []
     parts = sections.sections_of(ranking, _code(question, top), threads)

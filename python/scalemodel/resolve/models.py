@@ -23,7 +23,7 @@ from scalemodel.resolve.hugging_face import architecture_from_config, vision_fro
 from scalemodel.resolve.reader import Table, is_folder, is_path
 from scalemodel.resolve.unknown import is_hardware, is_model, no_file, swapped, unknown_model
 
-_TEXTS = ("name", "title", "family", "hub", "checkpoint", "revision")
+_TEXTS = ("name", "title", "family", "hub", "checkpoint", "revision", "read_as")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Model:
         The tower of a model that reads images.
     revision : str
         Commit on the Hub that the configuration was read from; empty where it came from elsewhere.
+    read_as : str
+        Shape that a configuration of an unknown family was read as; empty of a known one.
 
     Examples
     --------
@@ -59,6 +61,7 @@ class Model:
     hub: str = field(default="", compare=False)
     checkpoint: str = field(default="", compare=False)
     revision: str = field(default="", compare=False)
+    read_as: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         for key in _TEXTS:
@@ -85,6 +88,17 @@ class Model:
         """Parameters one token meets."""
         return int(self.core.active_parameters)
 
+    @property
+    def label(self) -> str:
+        """Its name as answers give it: with the shape that an unknown family was read as.
+
+        Examples
+        --------
+        >>> model("llama3_8b").label
+        'llama3_8b'
+        """
+        return f"{self.name} (read as {self.read_as})" if self.read_as else self.name
+
     def image_tokens(self, height: int, width: int) -> int:
         """Tokens that an image of `height` x `width` pixels becomes.
 
@@ -106,7 +120,8 @@ class Model:
 
     def __repr__(self) -> str:
         billions = self.parameters / 1e9
-        return f"Model({self.name!r}, {billions:.3g}B parameters)"
+        shape = f", read as {self.read_as}" if self.read_as else ""
+        return f"Model({self.name!r}, {billions:.3g}B parameters{shape})"
 
 
 #: What stands for a model in a question.
@@ -211,18 +226,19 @@ def _model_from_table(table: Table, where: str, *, approximate: bool = False) ->
             f"{where}: keys not understood and left out: {', '.join(unknown)}", stacklevel=4
         )
     name = str(table.get("_name_or_path") or _name_of_file(where) or table.get("model_type"))
-    read_as = str(architecture["source"]).partition(", an unknown family ")[2]
+    read_as = str(architecture["source"]).partition(", an unknown family read as ")[2]
     if read_as:
-        warnings.warn(f"{where}: an unknown family {read_as}", stacklevel=4)
+        warnings.warn(f"{where}: an unknown family read as {read_as}", stacklevel=4)
     shape = _shape(architecture, where)
     return Model(
         name=name,
         shape=shape,
         vision=_vision(vision, shape.hidden, where),
-        title=f"{name} ({read_as})" if read_as else name,
+        title=f"{name} (read as {read_as})" if read_as else name,
         family=str(table.get("model_type", "")),
         hub=name if is_hub_id(name) else "",
         checkpoint=stored,
+        read_as=read_as,
     )
 
 

@@ -122,7 +122,7 @@ def _member(default: Any, value: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------- questions
-_MODEL_TEXTS = ("name", "title", "family", "hub", "checkpoint", "revision")
+_MODEL_TEXTS = ("name", "title", "family", "hub", "checkpoint", "revision", "read_as")
 _CLUSTER_TEXTS = ("name", "title", "accelerator", "price_source")
 
 

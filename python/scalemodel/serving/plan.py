@@ -183,6 +183,11 @@ def instance_of(
     `limits` are those of `ENGINE_LIMITS` that take the place of the engine's own;
     `expert_cluster` holds the experts where `cluster` does not.
     """
+    if model.shape.bidirectional:
+        raise ScaleModelError(
+            f"model={model.name!r}: its tokens see those behind them, so that it generates "
+            "nothing; `estimate` takes it with a task `BatchInference`"
+        )
     question = (
         model,
         cluster,
@@ -247,7 +252,8 @@ class ServingPlan(ColumnAnswer):
         self.engine = engine
         self.replicas = replicas
         self.verdict = verdict
-        self.note = note
+        shape = f"architecture read as {model.read_as}" if model.read_as else ""
+        self.note = "; ".join(text for text in (shape, note) if text)
         self.instance = instance
         self.state = state
         self.asked_rate = asked_rate

@@ -262,4 +262,4 @@ class ServingPlans:
     def _repr_html_(self) -> str:
         if not self.found:
             return f"<p>{html.escape(self.message)}</p>"
-        return cells_html(self._cells(), f"{self.found[0].model.name}, {len(self.found)} plans")
+        return cells_html(self._cells(), f"{self.found[0].model.label}, {len(self.found)} plans")

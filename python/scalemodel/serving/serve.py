@@ -77,7 +77,8 @@ class Serving(ServingPlan):
         Of a plan that `plan_serving` found: its limits by name; means and percentiles at its load,
         simulated, by the names of limits; the limit that keeps it from being smaller.
     note : str
-        Kernels of other accelerators or formats that stand in for unmeasured ones.
+        Kernels of other accelerators or formats that stand in for unmeasured ones, and the shape
+        that a model of an unknown family was read as.
 
     Examples
     --------
@@ -89,12 +90,13 @@ class Serving(ServingPlan):
     """
 
     def __repr__(self) -> str:
+        shape = f", model read as {self.model.read_as}" if self.model.read_as else ""
         if not self.fits:
-            return f"Serving({self.verdict})"
+            return f"Serving({self.verdict}{shape})"
         ttft = "never settles" if self.saturated else f"{1e3 * self.ttft_s:.3g} ms"
         return (
             f"Serving({self.verdict}, {self.output_tokens_per_s:.4g} tokens/s, TTFT {ttft}, "
-            f"TPOT {1e3 * self.tpot_s:.3g} ms, {self.concurrency:.4g} running)"
+            f"TPOT {1e3 * self.tpot_s:.3g} ms, {self.concurrency:.4g} running{shape})"
         )
 
     def simulate(

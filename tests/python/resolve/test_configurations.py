@@ -18,6 +18,7 @@ import pytest
 import scalemodel as sm
 from reference.corpora import given
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.cli import main
 from scalemodel.resolve.hugging_face import architecture_from_config
 
 HERE = Path(__file__).parent
@@ -91,6 +92,47 @@ def test_an_unknown_family_of_a_known_shape_is_read_as_that_and_says_so() -> Non
         model = sm.model(strange, approximate=True)
     assert model.parameters == pytest.approx(read(config).parameters, rel=1e-6)
     assert "latent attention with experts" in model.title
+
+
+@pytest.fixture(scope="module")
+def strange() -> sm.Model:
+    config = next(m for m in MODELS if m["config"]["model_type"] == "deepseek_v32")["config"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sm.model({**config, "model_type": "a_new_family"}, approximate=True)
+
+
+def test_every_answer_says_what_an_unknown_family_was_read_as(strange: sm.Model) -> None:
+    says = "read as latent attention with experts"
+    cluster = sm.cluster("dgx_h200", nodes=16)
+    task = sm.Training(global_batch=128, sequence=4096, precision="fp8")
+    est = sm.estimate(strange, cluster, task, sm.Strategy(tp=8, ep=16))
+    assert says in repr(est)
+    assert says in str(est.explain())
+    assert says in est._repr_html_()
+    assert says in est.message()
+    found = sm.search(strange, cluster, task, sm.Space(tp=[8], ep=[8, 16], pp=[4]))
+    assert says in str(found)
+    inference = sm.Inference(input_tokens=1000, output_tokens=100, precision="fp8")
+    plan = sm.serve(strange, "dgx_h200", inference, sm.ServingLayout(tp=8), concurrency=8)
+    assert says in repr(plan)
+    assert says in plan.note
+    assert strange.name in strange.label
+    assert says in strange.label
+
+
+def test_the_command_line_reads_an_unknown_family_where_asked_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = next(m for m in MODELS if m["config"]["model_type"] == "deepseek_v32")["config"]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, "model_type": "a_new_family"}), "utf-8")
+    question = [str(path), "--cluster", "dgx_h200", "--nodes", "16", "--global-batch", "128"]
+    question += ["--sequence", "4096", "--precision", "fp8", "--tp", "8", "--ep", "16"]
+    assert main(["estimate", *question]) == 2
+    assert "a_new_family" in capsys.readouterr().err
+    main(["estimate", *question, "--approximate"])
+    assert "read as latent attention with experts" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def _warning_html(est: Evaluation) -> str:
 
 def estimate_html(est: Evaluation) -> str:
     """An estimate for notebooks: self-contained, foldable, readable without colours."""
-    title = f"{est.model.name} on {est.cluster.accelerators} × {est.cluster.accelerator}"
+    title = f"{est.model.label} on {est.cluster.accelerators} × {est.cluster.accelerator}"
     head = f"<p><b>{safe(title)}</b><br><code>{safe(repr(est.strategy))}</code></p>"
     if est.illegal:
         return f'<div style="{BOX}">{head}<pre>{safe(message(est))}</pre></div>'

@@ -373,7 +373,7 @@ def term_tree(est: Evaluation) -> Explanation:
         "one training step, closed form",
         "estimator/evaluate.cpp",
         {
-            "model": est.model.name,
+            "model": est.model.label,
             "cluster": est.cluster.name,
             "accelerators": est.cluster.accelerators,
             "strategy": repr(est.strategy),
