@@ -125,7 +125,7 @@ def test_a_source_that_cannot_be_is_refused(model: str, task: sm.Inference, says
         served(model, task)
 
 
-def test_vllm_starts_whisper_and_nothing_starts_t5() -> None:
+def test_vllm_starts_whisper_and_no_t5() -> None:
     command = served(WHISPER, SOUND, concurrency=16).launch()
     assert command.startswith("vllm serve openai/whisper-large-v3 ")
     assert "--max-model-len 204" in command
@@ -133,6 +133,40 @@ def test_vllm_starts_whisper_and_nothing_starts_t5() -> None:
     assert """--limit-mm-per-prompt '{"audio": 1}'""" in command
     with pytest.raises(ScaleModelError, match="no command is known by which it starts flan_t5_xxl"):
         served(T5, TEXT).launch()
+    with pytest.raises(ScaleModelError, match="tensorrt_llm: bart, mbart, t5, whisper"):
+        sm.launch_serving(served(T5, TEXT))
+
+
+def test_tensorrt_llm_starts_t5_with_a_cache_divided_between_source_and_answer() -> None:
+    engine = "tensorrt_llm_pytorch_2026"
+    layout = sm.ServingLayout(tp=2)
+    plan = served(T5, TEXT, layout=layout, concurrency=16, engine=engine)
+    command = plan.launch()
+    assert command.startswith("trtllm-serve google/flan-t5-xxl --backend pytorch --tp_size 2")
+    assert "--enable_chunked_prefill" not in command
+    start = sm.launch_serving(plan)
+    options = start.files["options.yaml"]
+    share = 512 / (512 + 1 + 100)
+    assert f"cross_kv_cache_fraction: {share:.4f}" in options
+    assert "enable_block_reuse: false" in options
+    assert "attn_backend: TRTLLM" in options
+    assert any("PyTorch backend of TensorRT-LLM" in note for note in start.notes)
+    with pytest.raises(ScaleModelError, match="pp=2: TensorRT-LLM runs a model with an encoder"):
+        served(T5, TEXT, layout=sm.ServingLayout(pp=2), engine=engine).launch()
+
+
+def test_an_encoder_alone_serves_no_answers() -> None:
+    model = {
+        "model_type": "bert",
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 256,
+        "vocab_size": 100,
+    }
+    task = sm.Inference(input_tokens=100, output_tokens=1)
+    with pytest.raises(ScaleModelError, match="generates nothing; `estimate` takes it"):
+        sm.serve(sm.model(model), "dgx_h100", task)
 
 
 def test_configurations_of_encoder_decoder_models_are_read() -> None:

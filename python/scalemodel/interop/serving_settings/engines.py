@@ -444,6 +444,8 @@ def read_tensorrt_llm(
     parts = dp * pp
     running, tokens = options.count("max_batch_size"), options.count("max_num_tokens")
     options.asked |= {"max_seq_len", "model_path", "disable_overlap_scheduler"}
+    # Of models with an encoder: a kernel, a scheduler, and the longest source.
+    options.asked |= {"attn_backend", "scheduler_config", "max_input_len"}
     return reading.record(
         {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep},
         precision=weights,

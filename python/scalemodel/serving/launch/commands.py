@@ -39,8 +39,33 @@ def family_of(engine: str) -> str:
     return found
 
 
+#: Families with an encoder that engines have a class of: vLLM Whisper alone since it removed all
+#: others with its first engine (vllm-project/vllm#24907); TensorRT-LLM what its documentation of
+#: encoder-decoder models on the PyTorch backend lists (docs/source/models/encoder-decoder.md).
+_ENCODED: Final[Mapping[str, tuple[str, ...]]] = {
+    "vllm": ("whisper",),
+    "tensorrt_llm": ("bart", "mbart", "t5", "whisper"),
+}
+
+
+def _check_encoder(plan: ServingPlan) -> None:
+    """Refuse to start an encoder that the engine has no class of."""
+    if not plan.model.shape.encoder_layers:
+        return
+    family = family_of(plan.engine)
+    compiled = family == "tensorrt_llm" and tensorrt_llm.is_compiled(plan.engine)
+    if plan.model.family in _ENCODED.get(family, ()) and not compiled:
+        return
+    listed = "; ".join(f"{name}: {', '.join(models)}" for name, models in _ENCODED.items())
+    raise ScaleModelError(
+        f"engine={plan.engine!r}: no command is known by which it starts {plan.model.name}; "
+        f"families with an encoder that start, by engine: {listed} (PyTorch backend)"
+    )
+
+
 def start_of(instance: Instance) -> Start:
     """How an instance is started."""
+    _check_encoder(instance.plan)
     experts = instance.plan.layout.expert_ranks
     if experts:
         raise ScaleModelError(
@@ -69,10 +94,6 @@ def alone(plan: ServingPlan) -> Instance:
     return Instance(plan, prefix_caching=plan.task.prefix_hit_fraction > 0)
 
 
-#: Families with an encoder that vLLM has a class of (``vllm/model_executor/models/registry.py``).
-_ENCODED: Final = ("whisper",)
-
-
 def launch_command(plan: ServingPlan) -> str:
     """The command line of one instance, ready for a shell.
 
@@ -94,12 +115,6 @@ def launch_command(plan: ServingPlan) -> str:
     >>> print(launch_command(plan))
     vllm serve meta-llama/Meta-Llama-3-70B-Instruct --tensor-parallel-size 4 ...
     """
-    family = family_of(plan.engine)
-    if plan.model.shape.encoder_layers and not (family == "vllm" and plan.model.family in _ENCODED):
-        raise ScaleModelError(
-            f"engine={plan.engine!r}: no command is known by which it starts {plan.model.name}; "
-            f"encoders: vLLM, of {', '.join(_ENCODED)}"
-        )
     start = start_of(alone(plan))
     if len(start.nodes) == 1:
         return shell(start.nodes[0], start.environment)

@@ -139,6 +139,11 @@ class Instance:
         return math.ceil(self.plan.task.images - 1e-9)
 
     @property
+    def encodes(self) -> bool:
+        """Whether an encoder reads a source that every layer attends to."""
+        return self.plan.model.shape.encoder_layers > 0
+
+    @property
     def hears(self) -> bool:
         """Whether an encoder reads sound for the decoder."""
         return self.plan.model.shape.encoder_channels > 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.serving.launch import below
 from scalemodel.serving.launch.instance import (
     Instance,
@@ -71,7 +72,10 @@ def limits(instance: Instance, notes: list[str]) -> list[str]:
     running = share(instance.running, parts, "--max_batch_size", notes)
     tokens = share(instance.tokens, parts, "--max_num_tokens", notes)
     longest = math.ceil(instance.plan.task.input_tokens)
-    if not instance.constants.chunked_prefill and tokens < longest:
+    chunked = instance.constants.chunked_prefill and not instance.encodes
+    if instance.encodes:
+        longest = math.ceil(instance.plan.task.source_tokens)
+    if not chunked and tokens < longest:
         notes.append(f"--max_num_tokens {tokens} is raised to {longest}, the length of a prompt")
         tokens = longest
     if instance.images:
@@ -82,9 +86,26 @@ def limits(instance: Instance, notes: list[str]) -> list[str]:
         notes.append("encoder_data_parallel: TensorRT-LLM shards the vision tower")
     words = ["--max_seq_len", str(instance.length), "--max_batch_size", str(running)]
     words += ["--max_num_tokens", str(tokens)]
-    if instance.constants.chunked_prefill:
+    if chunked:
         words.append("--enable_chunked_prefill")
     return words
+
+
+def _sources(instance: Instance, notes: list[str]) -> dict[str, Any]:
+    """Keys of the cache of a model whose layers attend to an encoded source.
+
+    The cache is divided once, between sources and what is generated after them, and a source is
+    encoded whole (docs/source/models/encoder-decoder.md).
+    """
+    task, layout = instance.plan.task, instance.plan.layout
+    for name, value in (("pp", layout.pp), ("cp", layout.cp), ("dp", layout.dp)):
+        if value > 1:
+            raise ScaleModelError(
+                f"{name}={value}: TensorRT-LLM runs a model with an encoder on tensor ranks alone"
+            )
+    notes.append("models with an encoder: the PyTorch backend of TensorRT-LLM as of 2026")
+    source, own = task.source_tokens, task.input_tokens + task.output_tokens
+    return {"cross_kv_cache_fraction": round(source / (source + own), 4)}
 
 
 def _weights(instance: Instance, notes: list[str]) -> dict[str, Any]:
@@ -122,11 +143,17 @@ def options_table(instance: Instance, notes: list[str]) -> dict[str, Any]:
         quantised = weights.get("quant_config", {})
         quantised = quantised | {"kv_cache_quant_algo": CACHE_COMPILED[task.kv_precision]}
         weights["quant_config"] = quantised
-    cache["enable_block_reuse"] = instance.prefix_caching
+    cache["enable_block_reuse"] = instance.prefix_caching and not instance.encodes
+    if instance.encodes:
+        cache |= _sources(instance, notes)
     table: dict[str, Any] = {}
     if instance.plan.layout.dp > 1:
         table["enable_attention_dp"] = True
     table |= {"kv_cache_config": cache, **weights}
+    if instance.encodes:
+        # Relative positions of T5 need this kernel, and so do tensor ranks.
+        table |= {"attn_backend": "TRTLLM", "max_input_len": math.ceil(task.source_tokens)}
+        table["scheduler_config"] = {"use_python_scheduler": True}
     if task.speculative_tokens:
         count = int(task.speculative_tokens)
         draft: dict[str, Any]
