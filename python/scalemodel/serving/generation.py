@@ -271,7 +271,7 @@ def generation_pass(
             texts_s += encoder.step_time_s
             text_bytes += encoder.memory_weights_bytes
         if facts.decoder:
-            pixels = compose(facts.decoder).with_tokens(task.height * task.width)
+            pixels = compose(facts.decoder).with_tokens(task.height * task.width * task.frames)
             question = BatchInference(global_batch=batch, sequence=1, precision="bf16")
             decoder_s = ask(pixels, one, question, GroupStrategy("ddp")).step_time_s
     parts = _core.GenerationPass(

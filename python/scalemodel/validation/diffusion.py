@@ -226,12 +226,14 @@ def _serving(row: Row) -> Prediction:
     if facts is None:
         raise SkippedRowError("unknown_architecture:latents")
     size = re.search(r"(\d+)\s*[x*]\s*(\d+)", row.text("resolution"))
-    if size is None or row.number("frames") is not None:
+    frames = max(1, round(row.number("frames") or 1))
+    if size is None or not facts.decoder:
         facts = replace(facts, decoder="")
-        notes.append("video decoder not counted")
+        notes.append("decoder of the latents not counted")
     task = Generation(
         height=int(size[1]) if size else 1,
         width=int(size[2]) if size else 1,
+        frames=frames if facts.grid.frames > 1 else 1,
         steps=steps,
         guidance=passes == 2,
         precision=precision,

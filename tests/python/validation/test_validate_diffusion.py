@@ -88,7 +88,7 @@ def test_samples_steps_and_ranks_weigh_as_they_should(tmp_path: Path) -> None:
         {**VIDEO, "guidance": "pair of passes", "n_gpus": "8", "cfg_parallel": "2"},
     ]
     usual, steps, ranks, pair, halves = asked(tmp_path, *rows).predicted_latency_s
-    assert 1.99 * usual < steps < 2 * usual  # the text is encoded once
+    assert 1.97 * usual < steps < 1.99 * usual  # the text is encoded, the video decoded once
     assert 0.5 * usual < ranks < 0.6 * usual
     assert 1.9 * usual < pair < 2.1 * usual
     assert halves == pytest.approx(usual, rel=0.02)
