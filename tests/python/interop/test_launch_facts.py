@@ -218,6 +218,37 @@ def test_the_vocabulary_is_padded_as_predicted(stack: str) -> None:
     assert sm.read_settings("megatron", other).stack.vocab_multiple == 64
 
 
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (
+            {
+                "model_type": "rwkv7",
+                **{f"{name}_low_rank_dim": 64 for name in ("decay", "a", "v", "gate")},
+            },
+            "not expressed: recurrent mixers (rwkv7)",
+        ),
+        (
+            {
+                "model_type": "zamba2",
+                "layers_block_type": ["mamba", "hybrid"] * 4,
+                "mamba_d_state": 64,
+                "n_mamba_heads": 32,
+                "mamba_headdim": 64,
+            },
+            "not expressed: blocks that layers use in turn",
+        ),
+        ({"model_type": "eurobert"}, "not expressed: attention to the tokens behind"),
+    ],
+    ids=["rwkv7", "zamba2", "eurobert"],
+)
+def test_what_megatron_has_no_layer_for_is_named(config: dict[str, Any], says: str) -> None:
+    size = {"num_hidden_layers": 8, "hidden_size": 1024, "num_attention_heads": 16}
+    size |= {"intermediate_size": 4096, "vocab_size": 32000}
+    est = sm.estimate(sm.model({**size, **config}), CLUSTER, TASK, sm.Strategy())
+    assert any(note.startswith(says) for note in sm.launch(est, "megatron").notes)
+
+
 def test_a_function_holds_no_settings() -> None:
     est = sm.estimate(
         "llama3_8b", sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=2048)

@@ -222,6 +222,39 @@ def test_no_pattern_beside_a_state_space_means_no_attention() -> None:
     assert read(model_type="bamba", **states)["mixers"] == "RRRR"
 
 
+@pytest.mark.parametrize(
+    ("keys", "shape"),
+    [
+        ({**SMALL, "type_vocab_size": 2}, "encoder of words"),
+        (
+            {
+                "vocab_size": 100,
+                "d_model": 64,
+                **{f"{part}_layers": 2 for part in ("encoder", "decoder")},
+                **{f"{part}_attention_heads": 4 for part in ("encoder", "decoder")},
+                **{f"{part}_ffn_dim": 128 for part in ("encoder", "decoder")},
+            },
+            "encoder and decoder",
+        ),
+        (SMALL, "attention"),
+    ],
+)
+def test_an_unknown_family_is_read_by_what_its_keys_describe(
+    keys: dict[str, Any], shape: str
+) -> None:
+    with pytest.warns(UserWarning, match=f"read as {shape}"):
+        model = sm.model({"model_type": "a_new_one", **keys}, approximate=True)
+    assert model.read_as == shape
+    assert model.shape.bidirectional is (shape == "encoder of words")
+    assert (model.shape.encoder_layers > 0) is (shape == "encoder and decoder")
+
+
+def test_a_file_that_describes_no_mixer_is_refused() -> None:
+    config = {"model_type": "a_new_one", "hidden_size": 64, "num_layers": 2, "vocab_size": 100}
+    with pytest.raises(ScaleModelError, match="the state of a recurrent mixer, or `n_head`"):
+        sm.model(config, approximate=True)
+
+
 TOWER = {
     "hidden_size": 32,
     "num_hidden_layers": 2,

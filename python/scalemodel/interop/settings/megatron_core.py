@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+import scalemodel._core as _core
 from scalemodel.interop.settings.layouts import layout_text
 from scalemodel.interop.settings.question import Job
 from scalemodel.search.framework_rules import OVERLAP_OF_EXPERTS
@@ -105,6 +106,13 @@ def architecture(job: Job, notes: list[str], said: Collection[str] = ()) -> list
     return settings
 
 
+def _mixers_text(shape: _core.DecoderShape) -> str:
+    """What a pattern of mixers asks for that no setting says."""
+    if shape.recurrence != "none":
+        return f"recurrent mixers ({shape.recurrence}), layer by layer: {shape.mixers[:12]}..."
+    return "mixers that differ from layer to layer"
+
+
 def _note_architecture(job: Job, notes: list[str], said: Collection[str]) -> None:
     shape = job.model.shape
     for name, what in (
@@ -112,7 +120,11 @@ def _note_architecture(job: Job, notes: list[str], said: Collection[str]) -> Non
         ("embedding_norm", "a norm after the embedding"),
         ("attention_sinks", "attention sinks"),
         ("head_bias", "a bias on the head"),
-        ("mixers", "mixers that differ from layer to layer"),
+        ("shared_blocks", "blocks that layers use in turn"),
+        ("window_heads", "heads of layers with a window"),
+        ("kv_shared_ffn", "widths of layers that use earlier keys"),
+        ("bidirectional", "attention to the tokens behind"),
+        ("head_transform", "a matrix in front of the head"),
         ("feed_forwards", "feed-forward blocks that differ from layer to layer"),
         ("shared_values", "keys that serve as values"),
         ("zero_experts", "experts that compute nothing"),
@@ -122,6 +134,8 @@ def _note_architecture(job: Job, notes: list[str], said: Collection[str]) -> Non
     ):
         if getattr(shape, name) and name not in said:
             notes.append(f"not expressed: {what}")
+    if shape.mixers and "mixers" not in said:
+        notes.append(f"not expressed: {_mixers_text(shape)}")
     if shape.position == "alibi":
         notes.append("not expressed: ALiBi positions")
     if shape.attention_gate not in ("none", "values"):

@@ -318,6 +318,13 @@ def nearest_family(config: object) -> tuple[str, Family]:
     """
     if not isinstance(config, Mapping):
         raise ScaleModelError(f"config.json={config!r}: must be a table")
+    for keys, name, like in (
+        (("d_kv", "num_decoder_layers"), "encoder and decoder of like layers", "t5"),
+        (("encoder_layers", "decoder_layers"), "encoder and decoder", "bart"),
+        (("type_vocab_size", "num_attention_heads"), "encoder of words", "bert"),
+    ):
+        if all(config.get(key) is not None for key in keys):
+            return name, DECODERS[like]
     mixer = "attention"
     for key, name in (
         ("kv_lora_rank", "latent attention"),
@@ -332,6 +339,8 @@ def nearest_family(config: object) -> tuple[str, Family]:
             break
     routed = any(isinstance(config.get(k), int) for k in ("num_experts", "n_routed_experts",
                                                           "num_local_experts"))  # fmt: skip
-    heads = config.get("num_attention_heads") is not None
+    names = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+    heads = any(config.get(name) is not None for name in names) and mixer != "state spaces"
+    heads = heads or config.get("num_attention_heads") is not None
     family = _PLAIN if heads else _STATE_SPACE
     return mixer + (" with experts" if routed else ""), family

@@ -17,6 +17,9 @@ def _stream(config: Config, architecture: Architecture) -> None:
         "ffn": config.count(count_at("intermediate_size", "hidden_dim")),
         "bidirectional": True,
     }
+    size = config.count(count_at("head_dim", default=None))
+    if size is not None:
+        architecture["head_dim"] = size
 
 
 def bert(config: Config, architecture: Architecture) -> None:

@@ -88,7 +88,8 @@ _POSITIONS: Final = {
 
 
 def _attention(config: Config, architecture: Architecture) -> list[str]:
-    heads = config.count(count_at("num_attention_heads", "n_head", default=None))
+    names = ("num_attention_heads", "n_head", "n_heads")
+    heads = config.count(count_at(*names, default=None))
     if heads is None:
         return []
     architecture["heads"] = heads
@@ -331,6 +332,8 @@ def decoder(
         if any(letter in str(architecture.get("mixers", "")) for letter in "RPZ"):
             recurrence_of(config, architecture)
         if alone:
+            if "scan_heads" not in architecture:
+                raise malformed("state_size", None, "the state of a recurrent mixer, or `n_head`")
             architecture |= {"heads": architecture["scan_heads"], "head_dim": 1}
         else:
             _experts(config, architecture)

@@ -32,6 +32,8 @@ def _given(config: Config, layers: int) -> dict[str, dict[int, int]]:
         if not layer.isdecimal() or not isinstance(table, Mapping) or int(layer) >= layers:
             raise malformed(f"per_layer_config.{layer}", table, f"a table of a layer of {layers}")
         for key, value in table.items():
+            if value is None:  # as if it were not there
+                continue
             where = f"per_layer_config.{layer}.{key}"
             given.setdefault(str(key), {})[int(layer)] = _whole(where, value)
     for name, key in _LISTS.items():
