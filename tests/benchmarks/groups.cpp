@@ -72,11 +72,13 @@ class ClickModel {
   GroupTables tables_;
 };
 
-// Goal: 3 M/s in the order of a search.
+// Goal: 10 M/s in the order of a search, which schedules what may be among its best.
 void search_click_model(benchmark::State& state) {
   const ClickModel click;
   GroupSearchOptions options;
   options.objective.terms = {{find_group_column("step_time_s"), 1}};
+  const Seconds first = evaluate_groups(click.tables(), click.space().at(0)).step_time;
+  if (!(first > Seconds{})) return state.SkipWithError("the question has no answer");
   for (auto _ : state) {
     benchmark::DoNotOptimize(search_groups(click.tables(), click.space(), options, {}));
   }
