@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import scalemodel as sm
+from scalemodel.base.errors import ScaleModelError
 
 
 def test_vllm_as_people_write_it() -> None:
@@ -275,3 +276,24 @@ def test_a_path_in_a_command_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
     for path in (str(tmp_path), str(tmp_path / "config.json"), "./config.json"):
         assert sm.read_serving("vllm", ["vllm", "serve", path]).model is None
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "starts"),
+    [
+        ("lfm2_1_2b", "tensorrt_llm_pytorch_2026", False),
+        ("lfm2_1_2b", "vllm_v1", True),
+        ("falcon_mamba_7b", "tensorrt_llm_pytorch_2026", False),
+        ("nemotron_h_8b", "tensorrt_llm_pytorch_2026", True),
+    ],
+)
+def test_an_engine_starts_no_mixer_that_it_has_no_model_of(
+    model: str, engine: str, starts: bool
+) -> None:
+    task = sm.Inference(input_tokens=1000, output_tokens=100)
+    plan = sm.serve(model, "dgx_h100", task, replicas=1, engine=engine)
+    if starts:
+        assert plan.launch()
+        return
+    with pytest.raises(ScaleModelError, match=r"starts no model with .*not known to lack.*vllm"):
+        plan.launch()

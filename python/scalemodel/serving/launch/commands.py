@@ -63,9 +63,31 @@ def _check_encoder(plan: ServingPlan) -> None:
     )
 
 
+#: Kinds of recurrent mixer that an engine has no model of. vLLM: none of its registry of models
+#: (vllm/model_executor/models/registry.py) is RWKV; TensorRT-LLM: those of its PyTorch backend that
+#: have one are Nemotron-H, Granite 4, Qwen3-Next and Qwen3.5 (docs/source/models/
+#: supported-models.md).
+_LACKED: Final[Mapping[str, tuple[str, ...]]] = {
+    "vllm": ("rwkv7",),
+    "tensorrt_llm": ("convolution", "kimi_delta", "lightning", "mamba1", "rwkv7"),
+}
+
+
+def _check_mixers(plan: ServingPlan) -> None:
+    """Refuse to start recurrent mixers that the engine has no model of."""
+    family, kind = family_of(plan.engine), plan.model.shape.recurrence
+    if kind in _LACKED.get(family, ()):
+        others = [name for name in ENGINES if kind not in _LACKED.get(name, ())]
+        raise ScaleModelError(
+            f"engine={plan.engine!r}: starts no model with {kind} mixers, as {plan.model.name} "
+            f"has them; not known to lack them: {', '.join(others)}"
+        )
+
+
 def start_of(instance: Instance) -> Start:
     """How an instance is started."""
     _check_encoder(instance.plan)
+    _check_mixers(instance.plan)
     experts = instance.plan.layout.expert_ranks
     if experts:
         raise ScaleModelError(
