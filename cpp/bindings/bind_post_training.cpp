@@ -59,11 +59,12 @@ void bind_weights(py::module_& m) {
   m.def(
       "refit_time_s",
       [](const WeightSet& weights, const Cluster& train, const Cluster& rollout, RefitWay way,
-         int replica_ranks, const RefitCosts& costs) {
-        return refit_time(weights, train, rollout, {way, replica_ranks}, costs).base();
+         int replica_ranks, const RefitCosts& costs, bool sharded) {
+        return refit_time(weights, train, rollout, {way, replica_ranks, sharded}, costs).base();
       },
       py::arg("weights"), py::arg("train"), py::arg("rollout"), py::arg("way"),
-      py::arg("replica_ranks"), py::arg("costs"), "Seconds of new weights for all replicas.");
+      py::arg("replica_ranks"), py::arg("costs"), py::arg("sharded") = false,
+      "Seconds of new weights for all replicas; `sharded`: training holds shards of all matrices.");
   m.def(
       "refit_bytes",
       [](const WeightSet& weights, RefitWay way, int replica_ranks, int train_ranks,

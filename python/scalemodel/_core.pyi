@@ -5583,7 +5583,7 @@ class RefitCosts:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, start_s: float = 0.0, per_matrix_s: float = 0.0, per_load_s: float = 0.0) -> None:
+    def __init__(self, *, start_s: float = 0.0, per_matrix_s: float = 0.0, per_load_s: float = 0.0, gather_bytes_per_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5596,6 +5596,11 @@ class RefitCosts:
     def to_dict(self) -> dict:
         """
         Field names and values.
+        """
+    @property
+    def gather_bytes_per_s(self) -> float:
+        """
+        of sharded matrices made whole and put in buckets; 0 = at once
         """
     @property
     def per_load_s(self) -> float:
@@ -8475,9 +8480,9 @@ def refit_bytes(weights: WeightSet, way: str, replica_ranks: typing.SupportsInt 
     """
     Bytes that the busiest rank sends, and that it receives.
     """
-def refit_time_s(weights: WeightSet, train: Cluster, rollout: Cluster, way: str, replica_ranks: typing.SupportsInt | typing.SupportsIndex, costs: RefitCosts) -> float:
+def refit_time_s(weights: WeightSet, train: Cluster, rollout: Cluster, way: str, replica_ranks: typing.SupportsInt | typing.SupportsIndex, costs: RefitCosts, sharded: bool = False) -> float:
     """
-    Seconds of new weights for all replicas.
+    Seconds of new weights for all replicas; `sharded`: training holds shards of all matrices.
     """
 def rental_cost_usd(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """

@@ -75,10 +75,15 @@ Seconds refit_time(const WeightSet& weights, const Cluster& train, const Cluster
   const bool one_domain = rollout.scale_up.domain >= ranks;
   const RefitBytes moved = refit_bytes(weights, layout, train.accelerators, rollout.accelerators);
   const Seconds call = loads_whole(layout.way) ? costs.per_load : costs.per_matrix;
+  const bool gathers =
+      layout.sharded && layout.way != RefitWay::reshard && costs.gather > BytesPerSecond{0};
+  const Bytes all{weights.parameters * operand_bytes(weights.precision)};
+  const Seconds gathering = gathers ? all / costs.gather : Seconds{};
   const bool whole_node = layout.way == RefitWay::broadcast;
   const Seconds sends = moved.sent / link_rate(train, one_domain, whole_node);
   const Seconds receives = moved.received / link_rate(rollout, one_domain, whole_node);
-  return costs.start + weights.matrices * call + max(sends, receives);
+  const Seconds handed_on = weights.matrices * call + max(sends, receives);
+  return costs.start + (one_pool ? gathering + handed_on : max(gathering, handed_on));
 }
 
 Seconds switch_time(double parameters, const Cluster& pool, const SwitchCosts& costs) {

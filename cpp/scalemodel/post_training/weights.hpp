@@ -42,9 +42,10 @@ struct WeightSet {
 
 /// Fixed times of a refit.
 struct RefitCosts {
-  Seconds start;       ///< planning and metadata
-  Seconds per_matrix;  ///< of a message between ranks that have agreed on its place
-  Seconds per_load;    ///< of a whole matrix that the engine's loader cuts and puts in place
+  Seconds start;          ///< planning and metadata
+  Seconds per_matrix;     ///< of a message between ranks that have agreed on its place
+  Seconds per_load;       ///< of a whole matrix that the engine's loader cuts and puts in place
+  BytesPerSecond gather;  ///< of sharded matrices made whole and put in buckets; 0 = at once
 
   bool operator==(const RefitCosts&) const = default;
 };
@@ -53,6 +54,7 @@ struct RefitCosts {
 struct RefitLayout {
   RefitWay way = RefitWay::reshard;
   int replica_ranks = 1;  ///< of the engine
+  bool sharded = false;   ///< ranks that train hold a shard of every matrix (FSDP, ZeRO-3)
 
   bool operator==(const RefitLayout&) const = default;
 };
@@ -90,7 +92,9 @@ struct RecordOf<RefitCosts> {
   static constexpr FieldTable fields{
       field("start_s", &T::start, 0, 1e3, "planning and metadata"),
       field("per_matrix_s", &T::per_matrix, 0, 1, "fixed time of a message"),
-      field("per_load_s", &T::per_load, 0, 1, "of a whole matrix that the engine's loader places")};
+      field("per_load_s", &T::per_load, 0, 1, "of a whole matrix that the engine's loader places"),
+      field("gather_bytes_per_s", &T::gather, 0, 1e15,
+            "of sharded matrices made whole and put in buckets; 0 = at once")};
 };
 
 template <>
@@ -117,6 +121,9 @@ RefitBytes refit_bytes(const WeightSet& weights, const RefitLayout& layout, int 
 ///
 ///     start + matrices (per_matrix or per_load) + max(sent, received) / rate of the link
 ///
+/// Where training shards every matrix, a way that hands on whole ones gathers them first, bucket by
+/// bucket: before each bucket is handed on in memory, else while the bucket before is on its way.
+/// A rank that is sent its own part needs no whole matrix.
 /// Links are those of the scale-up domain where both pools lie in one, else of the network; a
 /// broadcast fills all that a node has of them. Without any link it is a copy in memory: read once,
 /// written once. Source: NVIDIA-NeMo/RL, guide to refit transports: a broadcast of whole tensors is

@@ -440,6 +440,7 @@ def joined(
             q.task.rollout_precision,
             way="ipc" if colocated else q.refit,
             framework=q.framework,
+            sharded=q.strategy.sharding in ("zero3", "hsdp"),
         ),
         switch_s=switch_time(q.model, q.train) if colocated else 0.0,
     )

@@ -29,6 +29,7 @@ def refit_time(
     *,
     way: RefitWay,
     framework: str,
+    sharded: bool = False,
 ) -> float:
     """Seconds of new weights for all replicas: bytes over links, and every matrix by itself.
 
@@ -38,15 +39,20 @@ def refit_time(
         One of `WAYS`, as the engine's ``RefitWay`` says.
     framework : str
         Whose fixed time is added.
+    sharded : bool
+        Whether the ranks that train hold a shard of every matrix (FSDP, ZeRO-3), which they gather
+        before they hand it on whole.
     """
     fixed = reference("refit")
     costs = _core.RefitCosts(
         start_s=reference("refit_start").number(framework),
         per_matrix_s=fixed.number("matrix"),
         per_load_s=fixed.number("load"),
+        gather_bytes_per_s=fixed.number("gather"),
     )
     weights = _core.weight_set(model.core, precision)
-    return _core.refit_time_s(weights, train.core, rollout.core, way, ranks_of(layout), costs)
+    pools, ranks = (train.core, rollout.core), ranks_of(layout)
+    return _core.refit_time_s(weights, *pools, way, ranks, costs, sharded)
 
 
 def switch_time(model: resolve.Model, cluster: resolve.Cluster) -> float:

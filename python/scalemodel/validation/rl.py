@@ -230,7 +230,14 @@ def _predicted(row: Row) -> Prediction:
         precision = _precision(row, "rollout_precision")
         train = _cluster(row, row.count("gpus_train") or senders or pool.accelerators, [])
         seconds = refit_time(
-            model, train, pool, layout, precision, way=_way(row), framework=_framework(row)
+            model,
+            train,
+            pool,
+            layout,
+            precision,
+            way=_way(row),
+            framework=_framework(row),
+            sharded="fsdp" in row.text("train_backend").lower(),
         )
         return Prediction(refit_s=seconds, note="; ".join(notes))
     total = row.required_count("n_gpus")
@@ -268,10 +275,14 @@ def _predicted(row: Row) -> Prediction:
 
 
 def _shown(row: Row, phases: _core.RlPhases, step_time_s: float, notes: list[str]) -> Prediction:
-    """Phases as the framework's logs tell them: verl's asynchronous rollout is a wait."""
+    """Phases as the framework's logs tell them: verl's asynchronous rollout is a wait.
+
+    The wait for answers ends before new weights are sent, which its logs time by themselves.
+    """
     rollout = phases.rollout_s
     if _streams(row):
-        rollout = max(0.0, step_time_s - phases.learning_s) + phases.collect_s
+        waits = step_time_s - phases.learning_s - phases.between_s
+        rollout = max(0.0, waits) + phases.collect_s
         notes.append("rollout is the wait of the trainer")
     return Prediction(
         step_time_s,

@@ -200,6 +200,30 @@ TEST_CASE("by hand: new weights over links, and states to the host and back") {
   CHECK(switch_time(8e9, pool, {Bytes{16}, Seconds{2}}).base() == Approx(1 + 2));
 }
 
+TEST_CASE("sharded training gathers whole matrices before they are handed on, or meanwhile") {
+  Cluster pool;
+  pool.accelerators = 8;
+  pool.scale_up.domain = 16;
+  pool.scale_up.bandwidth = 400 * unit::GB / unit::s;
+  pool.scale_up.p2p_fraction = 0.5;
+  const WeightSet weights{8e9, 0, 1000, Precision::bf16};
+  RefitCosts costs{Seconds{0.1}, 100 * unit::us, 200 * unit::us, 8 * unit::GB / unit::s};
+  const auto refit = [&](RefitWay way, bool sharded) {
+    return refit_time(weights, pool, pool, {way, 4, sharded}, costs).base();
+  };
+  // 16 GB at 8 GB/s: in turns with what follows inside one pool, beside it between two.
+  CHECK(refit(RefitWay::ipc, true) == Approx(refit(RefitWay::ipc, false) + 2));
+  CHECK(refit(RefitWay::broadcast, false) == Approx(0.1 + 0.2 + 0.08));
+  CHECK(refit(RefitWay::broadcast, true) == Approx(0.1 + 2));
+  CHECK(refit(RefitWay::rdma, true) == Approx(0.1 + 2));
+  // A rank's own part is cut from shards.
+  CHECK(refit(RefitWay::reshard, true) == refit(RefitWay::reshard, false));
+  costs.gather = 100 * unit::GB / unit::s;
+  CHECK(refit(RefitWay::broadcast, true) == Approx(0.1 + 0.2 + 0.08));
+  costs.gather = BytesPerSecond{0};
+  CHECK(refit(RefitWay::ipc, true) == refit(RefitWay::ipc, false));
+}
+
 TEST_CASE("every replica gets a whole model: what is sent is what is received") {
   const WeightSet weights{8e9, 6e9, 1000, Precision::bf16};
   for (const int train : {4, 16, 256}) {

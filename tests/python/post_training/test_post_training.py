@@ -298,6 +298,23 @@ def test_each_rank_its_own_part_is_no_slower_than_all_of_it() -> None:
     assert seconds["rdma"] == seconds["rdma_whole"]  # a dense model has no routed experts
 
 
+def test_sharded_training_makes_its_matrices_whole_before_it_hands_them_on() -> None:
+    task = sm.Rl(**PLAIN)
+
+    def refit_s(sharding: str, **options: Any) -> float:
+        strategy = sm.Strategy(sharding=sharding, recompute="full")
+        return float(sm.estimate_rl("llama3_8b", ONE, task, strategy, **options).phases.refit_s)
+
+    gathering = 2 * sm.model("llama3_8b").parameters / 9e9
+    assert refit_s("zero3") == pytest.approx(refit_s("zero1") + gathering)
+    two: dict[str, Any] = {"rollout": ONE, "staleness": 1}
+    # Beside the broadcast, which is shorter here; a rank's own part is cut from shards.
+    sent = refit_s("zero1", **two)
+    assert sent < refit_s("zero3", **two) < sent + gathering
+    own: dict[str, Any] = {**two, "refit": "reshard"}
+    assert refit_s("zero3", **own) == refit_s("zero1", **own)
+
+
 def test_the_start_of_a_refit_is_that_of_the_framework() -> None:
     nemo, verl = (apart(framework=name).phases.refit_s for name in ("nemo_rl", "verl"))
     assert nemo == pytest.approx(verl + 0.2)
