@@ -39,6 +39,7 @@ struct Engine {
   Seconds sequence_host;         ///< CPU overhead per running sequence and step
   Seconds pipeline_host;         ///< the same on top, where stages form a pipeline
   Seconds request_host;    ///< CPU overhead from arrival to the scheduler, and back with a token
+  Seconds prompt_host;     ///< CPU overhead of a prompt in the step that computes it
   Seconds adapter_kernel;  ///< a shrink or an expand of low-rank adapters takes at least
   // Facts.
   bool overlaps_host = false;   ///< a step is prepared while another runs, on one stage
@@ -111,6 +112,8 @@ struct RecordOf<Engine> {
             "further CPU overhead per sequence and step where stages form a pipeline"),
       field("request_host_s", &T::request_host, 0, 1,
             "CPU overhead per request before its first token"),
+      field("prompt_host_s", &T::prompt_host, 0, 0.1,
+            "CPU overhead per prompt in the step that computes it"),
       field("adapter_kernel_s", &T::adapter_kernel, 0, 1e-3,
             "least time of a shrink or an expand of low-rank adapters"),
       field("overlaps_host", &T::overlaps_host,

@@ -50,7 +50,7 @@ StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, 
   const Model& model = question.model;
   const double image_patches = question.image_patches;
   for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host,
-                        &engine_.request_host}) {
+                        &engine_.request_host, &engine_.prompt_host}) {
     *host = kernels_.host_slowdown * *host;
   }
   // Ranks of data-parallel attention have a process on the CPU each. Engines that overlap do so on

@@ -218,10 +218,12 @@ Seconds StepTimes::between_stages(double tokens) const noexcept {
 }
 
 /// What is done for every sequence needs the tokens of this step and the next one waits for it. So
-/// does a step for the adapters of its prompts, which the engine brings in before it starts.
+/// does a step for its prompts, which the engine takes in, and whose adapters it brings in, before
+/// it starts. Ranks of data-parallel attention take in prompts of their own.
 Seconds StepTimes::host(const StepWork& whole, Seconds device) const noexcept {
   const Seconds fixed = host_hides_ ? max(Seconds{}, host_fixed_ - device) : host_fixed_;
-  return fixed + (whole.sequences + whole.prompts) * host_each_ + whole.prompts * adapter_load_;
+  return fixed + (whole.sequences + whole.prompts) * host_each_ +
+         whole.prompts * (adapter_load_ + engine_.prompt_host / layout_.dp);
 }
 
 /// Passes of the draft behind each other, on the accelerator alone: the CPU prepares them while the

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import scalemodel._core as _core
 from scalemodel import catalog
+from scalemodel.base.units import value_of
 from scalemodel.resolve.accelerators import accelerator_table, sheet_peak
 from scalemodel.resolve.kernel_tables import (
     Kernel,
@@ -21,6 +22,8 @@ _DISPATCH_LABELS = ("mode", "op", "scope", "engine", "version", "follows_dtype")
 _WORK_LABELS = ("op", "work", "phase", "kernel", "engine", "dtype", "cache", "version")
 _OTHER_ARCHITECTURE = 6.0  # in the unit of `kernel_tables.distance`
 _OTHER_ENGINE = 2.0  # in the unit of `kernel_tables.distance`
+_OTHER_KERNEL = 4.0  # the same, of kernels that the engine does not run
+_OTHER_TIMING = 1.0  # the same, of a kernel that it runs as another engine's benchmark timed it
 
 
 class DispatchChoice(NamedTuple):
@@ -48,21 +51,33 @@ def _dispatch_kernels() -> tuple[Kernel[_core.DispatchKernel], ...]:
 
 
 def expert_kernel(
-    accelerator: str, dtype: str, want: Mapping[str, str]
+    accelerator: str, dtype: str, want: Mapping[str, Any]
 ) -> Kernel[_core.GroupedGemmKernel]:
     """Constants of expert layers of an engine, or of the least unlike ones.
+
+    Where the engine's table says which kernel it runs on such accelerators (`kernels`, by
+    architecture and format, a part of the kernel's label), timings of that kernel come first, by
+    the benchmark of any engine.
 
     Examples
     --------
     >>> expert_kernel("h100_sxm_80", "fp8_block", {"engine": "sglang"}).label("kernel")
     'sglang_fused_moe_triton'
+    >>> triton = {"engine": "vllm", "kernels": {"blackwell_bfloat16": "triton"}}
+    >>> expert_kernel("b200", "bfloat16", triton).label("kernel")
+    'sglang_fused_moe_triton'
     """
+    architecture = accelerator_table(accelerator).get("architecture", "")
+    runs = str(value_of(want.get("kernels", {}).get(f"{architecture}_{dtype}", "")))
 
     def mismatch(kernel: Kernel[Any]) -> float:
         apart = dtype_mismatch(dtype, kernel.label("dtype"))
-        if kernel.label("engine") != want.get("engine", ""):
-            apart += _OTHER_ENGINE
-        return apart
+        other = bool(kernel.label("engine") != want.get("engine", ""))
+        if not runs:
+            return apart + _OTHER_ENGINE * other
+        if runs in kernel.label("kernel"):
+            return apart + _OTHER_TIMING * other
+        return apart + _OTHER_KERNEL + _OTHER_ENGINE * other
 
     found = [kernel for kernel in _expert_kernels() if not kernel.label("op")]
     return nearest_kernel(found, accelerator, mismatch)

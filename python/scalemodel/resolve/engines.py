@@ -102,7 +102,7 @@ def engine_for(text: str) -> str:
     """Catalogue name of the engine that a text such as ``"TensorRT-LLM 0.17"`` means.
 
     The version whose first release is the latest not after the one named; the latest of all where
-    the text names no release.
+    the text names no release, but of those whose entry asks for one (`named_release_only`).
 
     Raises
     ------
@@ -112,6 +112,8 @@ def engine_for(text: str) -> str:
     --------
     >>> engine_for("TensorRT-LLM 0.17"), engine_for("vLLM v0.11.0"), engine_for("SGLang")
     ('tensorrt_llm_2025', 'vllm_v1', 'sglang_2025')
+    >>> engine_for("vLLM 0.24.0"), engine_for("vLLM")
+    ('vllm_2026', 'vllm_v1')
     """
     if text in catalog.names("engines"):
         return text
@@ -122,6 +124,8 @@ def engine_for(text: str) -> str:
         found = next((p for p in table.get("patterns", ()) if p in lowered), None)
         if found is not None:
             release = version_of(lowered.split(found, 1)[1].strip(" v-_/="))
+            if not release and table.get("named_release_only", False):
+                continue
             versions.append((version_of(str(table["version_from"])), name, release))
     if not versions:
         return catalog.find("engines", text)

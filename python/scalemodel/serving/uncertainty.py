@@ -152,14 +152,12 @@ def borrowed_by(
 def _widest(
     situation: ServingSituation, quantity: str, borrowed: tuple[str, ...], of: Known
 ) -> float:
-    """The widest factor of runs that differ in what is borrowed, of an engine in all but load.
+    """The widest factor of runs that differ in what is borrowed.
 
-    Rates and times all follow from the time of a step: where the engine is borrowed, or no run
-    tells of the quantity, an interval is no narrower than that of another quantity.
+    Rates and times all follow from the time of a step: where the engine is borrowed, an interval is
+    no narrower than that of another quantity.
     """
-    kinds = {text.split(" ", 1)[0] for text in borrowed}
-    free = kinds | ({"kind", "architecture"} if "engine" in kinds else set())
-    own = any(measured == quantity for measured, *_ in of.cells)
+    free = {text.split(" ", 1)[0] for text in borrowed}
     asked = {
         "load": situation.load,
         "kind": situation.kind,
@@ -169,7 +167,7 @@ def _widest(
         (
             factor
             for (measured, *key), factor in of.cells.items()
-            if (measured == quantity or "engine" in kinds or not own)
+            if (measured == quantity or "engine" in free)
             and all(
                 name in free or value in (asked[name], "")
                 for name, value in zip(asked, key, strict=True)
@@ -182,18 +180,22 @@ def _widest(
 def half_width(situation: ServingSituation, quantity: str, of: Known | None = None) -> float | None:
     """Factor between a prediction and either end of its interval; None where nothing is known.
 
+    That of a quantity of which no run tells is the widest of the others in the same situation.
+
     Examples
     --------
     >>> half_width(ServingSituation("offline", "dense", "hopper"), "rate") < 1.2
     True
     """
     runs = of or known()
-    factor = factor_of(situation, quantity, runs.cells)
-    borrowed = borrowed_by(situation, quantity, runs)
-    if borrowed:
-        widest = _widest(situation, quantity, borrowed, runs)
-        factor = max(1.0 if factor is None else factor, widest)
-    return factor if factor != 1.0 else None
+    told = {measured for measured, *_ in runs.cells}
+    widest = 1.0
+    for alike in (quantity,) if quantity in told else told:
+        factor = factor_of(situation, alike, runs.cells)
+        borrowed = borrowed_by(situation, alike, runs)
+        also = _widest(situation, alike, borrowed, runs) if borrowed else 1.0
+        widest = max(widest, 1.0 if factor is None else factor, also)
+    return widest if widest != 1.0 else None
 
 
 def interval_around(

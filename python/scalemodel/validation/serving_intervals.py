@@ -20,7 +20,7 @@ from scalemodel.serving.uncertainty import (
 
 COVERAGE = 0.8
 LEAST_ROWS = 12
-LEAST_GROUPS = {"rate": 3}  # of others two: few sources publish times to tokens
+LEAST_GROUPS = {"rate": 3, "ttft": 1}  # of others two: few sources publish times to tokens
 _HEAD = """# Written by python -m scalemodel.validation.serving_accuracy. The factor between a
 # predicted rate of output tokens, time to the first token or time per token and either end of its
 # interval, for runs alike in load, kind of model and accelerator architecture; an empty text stands

@@ -124,6 +124,19 @@ TEST_CASE("ranks of data-parallel attention have a host each") {
   CHECK(ranks.times.of(decoding(400, 500)).host == engine.step_host + 100 * engine.sequence_host);
 }
 
+TEST_CASE("every prompt of a step takes the CPU of its rank, running sequences do not") {
+  Engine engine = reference_engine();
+  engine.prompt_host = 2 * unit::ms;
+  const Instance one(experts_8x7b_shape(), 4, engine, {4, 1, 1, 1, 1}, kMix);
+  const Instance ranks(experts_8x7b_shape(), 4, engine, {1, 1, 4, 4, 1}, kMix);
+  const Seconds each = engine.sequence_host + engine.prompt_host;
+  CHECK(one.times.of(prompting(8, 500)).host.base() ==
+        Approx((engine.step_host + 8 * each).base()).epsilon(1e-12));
+  CHECK(ranks.times.of(prompting(8, 500)).host.base() ==
+        Approx((engine.step_host + 2 * each).base()).epsilon(1e-12));
+  CHECK(one.times.of(decoding(8, 500)).host == engine.step_host + 8 * engine.sequence_host);
+}
+
 TEST_CASE("one prompt is computed by one data-parallel rank, as many as ranks by all of them") {
   const Instance one(dense_7b_shape(), 1, reference_engine(), {}, kMix);
   const Instance four(dense_7b_shape(), 4, reference_engine(), {1, 1, 1, 4, 1}, kMix);

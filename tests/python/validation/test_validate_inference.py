@@ -182,6 +182,15 @@ def test_maximum_throughput_of_tensorrt_llm(corpora: Path) -> None:
         assert row.kendall_tau >= 0.85
 
 
+def test_first_tokens_of_requests_that_come_at_once() -> None:
+    """Every prompt costs the CPU in its step, however long it is and on whatever accelerator."""
+    frame = validate("inference", path_of("inference"))
+    scores = scores_of("inference", frame[frame["qps_target"] == "inf"])
+    times = [row for row in scores.situations if row.quantity == "ttft_ms"]
+    assert sum(row.rows for row in times) == 9
+    assert all(row.mape_fraction < 0.05 for row in times)
+
+
 def test_checkpoints_in_mxfp4_stay_so_where_a_table_says_fp8(tmp_path: Path) -> None:
     eight, four = (
         one(tmp_path, model="gpt-oss-20b", precision=precision) for precision in ("fp8", "mxfp4")
