@@ -71,6 +71,10 @@ class Situation(NamedTuple):
     vendor : str
     strange : bool
         Whether the constants of the stack were fitted on other architectures only.
+    evidence : str
+        What the run was timed for: empty for training as it is published, ``"submission"`` to a
+        benchmark, ``"cut"`` for as many layers of a model as one node holds, ``"functional"`` for a
+        library run that shows that training works, untuned.
     """
 
     constants: str
@@ -83,6 +87,7 @@ class Situation(NamedTuple):
     kind: str = ""
     vendor: str = ""
     strange: bool = False
+    evidence: str = ""
 
 
 def situation_of(est: Evaluation) -> Situation:
@@ -122,23 +127,28 @@ class CellKey(NamedTuple):
     precision: str = ""
     scale: int = -1
     kind: str = ""
+    evidence: str = ""
 
 
 @lru_cache(maxsize=4096)
 def keys_of(situation: Situation) -> tuple[CellKey, ...]:
     """The cells a situation belongs to, the most alike first.
 
+    Runs that were timed for another purpose than to train err by more and mostly to one side: they
+    have a cell of their own, whatever their accelerator.
+
     Examples
     --------
     >>> s = Situation("plain", "h100_sxm_80", "hopper", "fp8", 64, 8192, 8e9, "dense")
-    >>> [tuple(key)[1:] for key in keys_of(s)][:3]
+    >>> [tuple(key)[1:5] for key in keys_of(s)][:3]
     [('hopper', 'fp8', 128, 'dense'), ('hopper', 'fp8', -1, 'dense'), ('hopper', '', -1, 'dense')]
-    >>> [tuple(key)[1:] for key in keys_of(s)][3:5]
+    >>> [tuple(key)[1:5] for key in keys_of(s)][3:5]
     [('', '', -1, 'dense'), ('hopper', 'fp8', 128, '')]
     """
     s = situation
     kinds = (s.kind, "") if s.kind else ("",)
-    return tuple(
+    own = (CellKey(s.constants, evidence=s.evidence),) if s.evidence else ()
+    return own + tuple(
         CellKey(s.constants, *alike, kind)
         for kind in kinds
         for alike in (

@@ -82,7 +82,7 @@ def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     if rows.empty:
         raise ScaleModelError(f"frame: no row has both a measured and a predicted {what}")
     groups = list(rows.groupby(["source", "gpu"], sort=True))
-    ax = new_axis(ax, 9.0, max(5.0, 0.19 * len(groups)))
+    ax = new_axis(ax, 9.0, max(5.0, 0.22 * len(groups)))
     error = (rows.predicted / rows.measured - 1).abs()
     low = 0.8 * min(rows.measured.min(), rows.predicted.min())
     high = 1.25 * max(rows.measured.max(), rows.predicted.max())
@@ -123,6 +123,6 @@ def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
             bbox_to_anchor=(1.02, 1.0),
             fontsize=SMALL,
             frameon=False,
-            ncols=1 + len(groups) // 45,
+            ncols=1 + len(groups) // 60,
         )
     return ax

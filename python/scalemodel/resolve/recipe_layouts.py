@@ -17,7 +17,7 @@ CELLS = (
 _KEYS = {
     *("frameworks", "model", "accelerators", "tasks", "count", "cp", "cells", "source"),
 }
-_NEEDED = ("frameworks", "model", "tasks", "count", "cells", "source")
+_NEEDED = ("frameworks", "tasks", "cells", "source")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Job:
     framework : str
         As printed.
     model, accelerator : str
-        Names of catalogue entries.
+        Names of catalogue entries; the model is empty where the catalogue does not know it.
     method : str
         ``pretrain``, ``full`` or ``lora``.
     count : int
@@ -79,17 +79,19 @@ def _matches(table: Mapping[str, Any], job: Job) -> bool:
     parts = table.get("accelerators", ())
     return (
         any(part in job.framework.lower() for part in table["frameworks"])
-        and table["model"] == job.model
+        and table.get("model", job.model) == job.model
         and (not parts or job.accelerator in parts or architecture in parts)
         and job.method in table["tasks"]
-        and table["count"] == job.count
+        and table.get("count", job.count) == job.count
         and ("cp" not in table or (table["cp"] == "several") == (job.cp > 1))
     )
 
 
 @catalog.kept(256)
 def layout_for(job: Job) -> Mapping[str, str]:
-    """Cells that the published recipe of a job fills, as texts; none where it is unknown.
+    """Cells that published recipes of a job fill, as texts; none where they are unknown.
+
+    The first recipe that speaks of a cell decides it.
 
     Examples
     --------
@@ -99,7 +101,8 @@ def layout_for(job: Job) -> Mapping[str, str]:
     >>> layout_for(Job("a framework of one's own", "qwen3_8b", "h100_sxm_80", "full", 4))
     {}
     """
+    found: dict[str, str] = {}
     for table in layouts():
         if _matches(table, job):
-            return {key: str(value) for key, value in table["cells"].items()}
-    return {}
+            found = {key: str(value) for key, value in table["cells"].items()} | found
+    return found

@@ -29,11 +29,12 @@ _RANKS = ("one", "several")
 _ROUTINGS = ("forced", "natural")
 _CONTEXTS = ("ring", "all_to_all", "all_gather")
 _RECOMPUTATIONS = ("none", "selective", "full")
+_EVIDENCE = ("submission", "functional")
 _KEYS = {
     *("frameworks", "models", "accelerators", "formats", "tasks", "from", "to"),
     *("tp", "pp", "cp"),
     *("recompute", "overlap_tp", "attention", "packed", "documents", "lora_targets"),
-    *("context", "routing", "imbalance"),
+    *("context", "routing", "imbalance", "evidence"),
     *("stack", "modules", "source"),
 }
 _FACTS = frozenset(row["name"] for row in _core.Stack.fields()) - set(FITTED_CONSTANTS)
@@ -101,6 +102,8 @@ class Recipe:
         Load of the busiest rank of experts over the mean.
     lora_targets : str
         Matrices beside which adapters sit.
+    evidence : str
+        What such runs are timed for, as `scalemodel.estimator.uncertainty.Situation` has it.
     stack : tuple of (str, object)
         Facts in which the run departs from its stack, by name.
     sources : tuple of str
@@ -115,6 +118,7 @@ class Recipe:
     context: str = ""
     imbalance: float = 1.0
     lora_targets: str = ""
+    evidence: str = ""
     stack: tuple[tuple[str, object], ...] = ()
     sources: tuple[str, ...] = ()
 
@@ -209,7 +213,8 @@ def check_recipe(table: Mapping[str, Any], where: str) -> None:
             raise ScaleModelError(f"{where}: {key}={wrong[0]!r}; legal are {', '.join(values)}")
     if wrong := sorted({table.get(key, "one") for key in ("tp", "pp", "cp")} - set(_RANKS)):
         raise ScaleModelError(f"{where}: {wrong[0]!r} ranks; legal are {', '.join(_RANKS)}")
-    for key, values in (("routing", _ROUTINGS), ("context", _CONTEXTS)):
+    chosen = (("routing", _ROUTINGS), ("context", _CONTEXTS), ("evidence", _EVIDENCE))
+    for key, values in chosen:
         if table.get(key, values[0]) not in values:
             raise ScaleModelError(f"{where}: {key}={table[key]!r}; legal are {', '.join(values)}")
     if wrong := sorted(set(table.get("stack", {})) - _FACTS):
@@ -275,6 +280,7 @@ def recipe_for(run: Run) -> Recipe:
         documents=next((int(t["documents"]) for t in matching if "documents" in t), 0),
         imbalance=next((float(t["imbalance"]) for t in matching if "imbalance" in t), 1.0),
         context=next((t["context"] for t in matching if t.get("context")), ""),
+        evidence=next((t["evidence"] for t in matching if t.get("evidence")), ""),
         stack=tuple(sorted(facts.items())),
         sources=tuple(str(table["source"]) for table in matching),
     )

@@ -357,9 +357,17 @@ def _left_out(table: Table) -> tuple[list[Prediction], list[Bounds]]:
     """Predictions and intervals by constants and residuals of the other sources."""
     from scalemodel.validation import fit
     from scalemodel.validation.left_out import predict_left_out
-    from scalemodel.validation.residuals import residuals_of, uncertainties_without
+    from scalemodel.validation.residuals import (
+        Measured,
+        residuals_of,
+        uncertainties_without,
+        unit_of,
+    )
 
     rows = predict_left_out(table)
+    groups = [
+        f"{row.source}: {model}" for row, model in zip(rows, table.column("model"), strict=True)
+    ]
     columns = (*fit.JUDGED_COLUMNS, "norm_step_time_s")
     measured = [
         fit.measured_step_time_s(row) if fit.may_be_fitted(row) else None
@@ -367,14 +375,17 @@ def _left_out(table: Table) -> tuple[list[Prediction], list[Bounds]]:
     ]
     uncertainty = uncertainties_without(
         residuals_of(
-            (row.source, row.prediction, measured_s)
-            for row, measured_s in zip(rows, measured, strict=True)
+            Measured(row.source, row.prediction, measured_s, group)
+            for row, measured_s, group in zip(rows, measured, groups, strict=True)
             if measured_s is not None
         )
     )
     return (
         [row.prediction for row in rows],
-        [row.prediction.interval(uncertainty(row.source)) for row in rows],
+        [
+            row.prediction.interval(uncertainty(unit_of(row.prediction, row.source, group)))
+            for row, group in zip(rows, groups, strict=True)
+        ],
     )
 
 

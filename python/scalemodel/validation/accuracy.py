@@ -54,12 +54,14 @@ mape, p90: mean and 90th percentile of the size; bias: median; kendall_tau: rank
 correlation; covered: share of rows inside their 80 % interval, made without their source.
 gain: plain less this error. macro: mean over groups (source, accelerator) of at least 5 rows;
 shared: over groups of stacks with runs from several sources. unseen: runs that no constant was
-fitted to, which came after all others, by the stacks of the catalogue."""
+fitted to, which came after all others, by the stacks of the catalogue. classes: runs that resemble
+each other, of left_out and of unseen."""
 _UNCERTAINTY_COMMENT = """\
 Written by python -m scalemodel.validation.accuracy. cells: the factor between a predicted step time
 and either end of its interval, for runs alike in constants (named stack or plain), accelerator
-architecture, precision class, scale (largest number of accelerators; 0: beyond 1024) and kind (of a
-dense model, of experts, tuning of either); an empty text and -1 stand for any. seen: the largest
+architecture, precision class, scale (largest number of accelerators; 0: beyond 1024), kind (of a
+dense model, of experts, tuning of either) and evidence (what they were timed for, if not to train);
+an empty text and -1 stand for any. seen: the largest
 runs measured. widening: what logarithms of factors
 are multiplied with where a question lies beyond all of them."""
 _BEGIN, _END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
@@ -95,7 +97,7 @@ def accuracy_text(accuracy: Accuracy, described: str, date: str) -> str:
     title = "Errors against published training runs"
     lines = _header("accuracy", title, described, date, _ACCURACY_COMMENT)
     counted = _inline({"value": len(accuracy.rows["fitted"]), "unit": "runs", "source": described})
-    for name in ("totals", "unseen", "sources", "stacks", "groups"):
+    for name in ("totals", "unseen", "classes", "sources", "stacks", "groups"):
         lines += ["", *_array(name, table[name])]
     return "\n".join([*lines, "", "[data]", f"runs = {counted}", ""])
 
@@ -192,6 +194,8 @@ def readme_section(table: Mapping[str, Any]) -> str:
     lines += ["", *_markdown(("stack", "runs", "fitted", "left out", "plain", "gain"), 1, rows)]
     if table.get("unseen"):
         lines += ["", *_unseen_section(table["unseen"])]
+    if table.get("classes"):
+        lines += ["", *_classes_section(table["classes"])]
     covered = percent(float(left_out.get("covered_fraction", math.nan)))
     new = totals[ELSEWHERE]
     lines += [
@@ -218,6 +222,23 @@ def _unseen_section(found: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     titles = ("no constant fitted to", "accelerators", "runs", "error", "bias", "P90", "inside")
     return _markdown(titles, 2, rows)
+
+
+def _classes_section(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Shares of runs inside their intervals: one line per class."""
+    named: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for line in found:
+        named.setdefault(line["class"], {})[line["way"]] = line
+    keys = ("rows", "mape_fraction", "covered_fraction")
+    rows = []
+    for title, ways in named.items():
+        row = [title]
+        for way in ("left_out", "unseen"):
+            line = ways.get(way, {})
+            row += [str(line.get("rows", "-")), *(_cell(line, key) for key in keys[1:])]
+        rows.append(row)
+    titles = ("class", "left out", "error", "inside", "no constant fitted to", "error", "inside")
+    return _markdown(titles, 1, rows)
 
 
 def with_section(readme: str, section: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.estimator.uncertainty import Uncertainty
+from scalemodel.estimator.uncertainty import Situation, Uncertainty
 from scalemodel.validation.errors import MACRO_ROWS, kendall_tau_b, summarised
 from scalemodel.validation.fit import (
     JUDGED_COLUMNS,
@@ -22,10 +22,12 @@ from scalemodel.validation.fit import (
 from scalemodel.validation.left_out import predict_elsewhere, predict_left_out
 from scalemodel.validation.prediction import Prediction, predict
 from scalemodel.validation.residuals import (
+    Measured,
     Residual,
     residuals_of,
     uncertainties_without,
     uncertainty_of,
+    unit_of,
 )
 from scalemodel.validation.rows import Table
 from scalemodel.validation.score import merged_source
@@ -52,6 +54,7 @@ class Scored(NamedTuple):
     predicted_s: float | None
     low_s: float | None
     high_s: float | None
+    situation: Situation | None = None
 
     @property
     def error_fraction(self) -> float | None:
@@ -131,57 +134,79 @@ class Accuracy:
 
 
 # ----------------------------------------------------------------------------------- measurement
-def _labels(table: Table, *, unseen: bool) -> list[tuple[str, str, str, float | None]]:
-    """Source, accelerator, format and measured time of every row of one set; None in others."""
+class Label(NamedTuple):
+    """What a table says of a row beside its question.
+
+    ``measured_s`` is None where the row is of another set; ``group`` is its source and model, and
+    ``widens`` tells that its error makes intervals though no constant is fitted to it.
+    """
+
+    source: str
+    gpu: str
+    precision: str
+    measured_s: float | None
+    group: str
+    widens: bool
+
+
+def _labels(table: Table, *, unseen: bool) -> list[Label]:
+    """Labels of every row; those of another set than asked for have no measured time."""
     belongs = is_unseen if unseen else may_be_fitted
-    columns = ("source", "gpu", "precision_class", "precision", *JUDGED_COLUMNS)
+    columns = ("source", "gpu", "model", "precision_class", "precision", *JUDGED_COLUMNS)
     labels = []
     for row in table.select((*columns, "norm_step_time_s")):
         precision = row.text("precision_class") or row.text("precision")
         source = row.text("source") if unseen else merged_source(row.text("source"))
         measured_s = measured_step_time_s(row) if belongs(row) else None
-        labels.append((source, row.text("gpu"), precision, measured_s))
+        group = f"{row.text('source')}: {row.text('model')}"
+        widens = row.text("fitted") == "interval"
+        labels.append(Label(source, row.text("gpu"), precision, measured_s, group, widens))
     return labels
 
 
 def _scored(
-    labels: Sequence[tuple[str, str, str, float | None]],
+    labels: Sequence[Label],
     predictions: Sequence[Prediction],
     named: Sequence[tuple[str, str]],
     intervals: Callable[[str], Uncertainty],
 ) -> list[Scored]:
     """Measured rows with their predictions; `named`: stack and origin of its constants."""
     rows = []
-    for (source, gpu, precision, measured_s), prediction, (stack, origin) in zip(
-        labels, predictions, named, strict=True
-    ):
-        if measured_s is None:
+    for label, prediction, (stack, origin) in zip(labels, predictions, named, strict=True):
+        if label.measured_s is None:
             continue
-        low_s, high_s, _ = prediction.interval(intervals(source))
+        unit = unit_of(prediction, label.source, label.group)
+        low_s, high_s, _ = prediction.interval(intervals(unit))
         rows.append(
             Scored(
-                source,
-                gpu,
-                precision,
+                label.source,
+                label.gpu,
+                label.precision,
                 stack,
                 origin,
-                measured_s,
+                label.measured_s,
                 prediction.step_time_s,
                 low_s,
                 high_s,
+                prediction.situation,
             )
         )
     return rows
 
 
-def _residuals(
-    labels: Sequence[tuple[str, str, str, float | None]], predictions: Sequence[Prediction]
-) -> list[Residual]:
+def _residuals(labels: Sequence[Label], predictions: Sequence[Prediction]) -> list[Residual]:
     return residuals_of(
-        (source, prediction, measured_s)
-        for (source, _, _, measured_s), prediction in zip(labels, predictions, strict=True)
-        if measured_s is not None
+        Measured(label.source, prediction, label.measured_s, label.group)
+        for label, prediction in zip(labels, predictions, strict=True)
+        if label.measured_s is not None
     )
+
+
+def _widening(labels: Sequence[Label]) -> list[Label]:
+    """Labels of rows to which no constant is fitted, but whose errors make intervals."""
+    return [
+        label._replace(measured_s=label.measured_s if label.widens else None) for label in labels
+    ]
 
 
 def as_strange(prediction: Prediction, strange: bool = True) -> Prediction:
@@ -201,6 +226,14 @@ def refitted(fitted: pd.DataFrame) -> dict[str, _core.Stack]:
     }
 
 
+def _without_widening(
+    labels: Sequence[Label], all_of_them: Uncertainty, without: Callable[[str], Uncertainty]
+) -> Callable[[str], Uncertainty]:
+    """The interval of a row that nothing was fitted to, made without its group if it makes any."""
+    groups = {label.group for label in labels if label.widens}
+    return lambda unit: without(unit) if unit in groups else all_of_them
+
+
 def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Accuracy:
     """Predict every measured row of a table in the three ways.
 
@@ -216,7 +249,7 @@ def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Ac
         The table lacks a required column, or holds no measured run.
     """
     labels = _labels(table, unseen=False)
-    if not any(measured_s for *_, measured_s in labels):
+    if not any(label.measured_s for label in labels):
         raise ScaleModelError("table: holds no measured run to score")
     runs = read_runs(table)
     left_out = predict_left_out(table, runs)
@@ -227,6 +260,8 @@ def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Ac
     residuals = _residuals(labels, [as_strange(row.prediction, False) for row in left_out])
     residuals += _residuals(labels, plain)
     residuals += _residuals(labels, elsewhere)
+    unseen = _labels(table, unseen=True)
+    residuals += _residuals(_widening(unseen), fitted) + _residuals(_widening(unseen), plain)
     uncertainty = uncertainty_of(residuals)
     without = uncertainties_without(residuals)
     names = [prediction.stack for prediction in fitted]
@@ -245,7 +280,7 @@ def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Ac
         },
         uncertainty=uncertainty,
         total_rows=len(table.rows),
-        unseen=_scored(_labels(table, unseen=True), fitted, of("own"), lambda source: uncertainty),
+        unseen=_scored(unseen, fitted, of("own"), _without_widening(unseen, uncertainty, without)),
     )
 
 
@@ -271,6 +306,38 @@ def _distinct(rows: Iterable[Scored], of: Callable[[Scored], str]) -> str:
     return ", ".join(sorted({of(row) for row in rows} - {""}))
 
 
+#: Classes of runs whose intervals are judged apart: the title of each, and who belongs to it.
+CLASSES: tuple[tuple[str, Callable[[Situation], bool]], ...] = (
+    ("dense models", lambda s: s.kind == "dense"),
+    ("experts", lambda s: s.kind == "experts"),
+    ("fine-tuning", lambda s: s.kind == "tuning"),
+    ("16 bits", lambda s: s.precision == "16bit"),
+    ("FP8", lambda s: s.precision == "fp8"),
+    ("Blackwell", lambda s: s.architecture == "blackwell"),
+    ("Blackwell, 16 bits", lambda s: (s.architecture, s.precision) == ("blackwell", "16bit")),
+    ("AMD", lambda s: s.vendor == "AMD"),
+    ("timed as published", lambda s: not s.evidence),
+    ("submissions to a benchmark", lambda s: s.evidence == "submission"),
+    ("models cut to a node", lambda s: s.evidence == "cut"),
+    ("functional library runs", lambda s: s.evidence == "functional"),
+)
+
+
+def class_lines(accuracy: Accuracy) -> list[dict[str, object]]:
+    """Errors and shares inside the interval of the `CLASSES` of rows.
+
+    Of runs that constants were fitted to, by constants that have not seen the source; of all others
+    by those of the catalogue, which have seen none of them.
+    """
+    found: list[dict[str, object]] = []
+    for way, rows in (("left_out", accuracy.rows["left_out"]), ("unseen", accuracy.unseen)):
+        for title, belongs in CLASSES:
+            own = [row for row in rows if row.situation is not None and belongs(row.situation)]
+            if len(own) >= MACRO_ROWS:
+                found.append({"way": way, "class": title, **_errors_record(errors_of(own))})
+    return found
+
+
 def _unseen_lines(rows: Sequence[Scored]) -> list[dict[str, object]]:
     by_source: dict[str, list[Scored]] = {}
     for row in rows:
@@ -294,7 +361,8 @@ def table_of(accuracy: Accuracy) -> dict[str, Any]:
 
     ``groups`` has a line per way, source, accelerator and number format; ``sources`` and ``stacks``
     sum over the others; ``totals`` is row-weighted and macro (groups of at least five rows).
-    ``unseen`` has a line per source that no constant was fitted to, and one of all of them.
+    ``unseen`` has a line per source that no constant was fitted to, and one of all of them,
+    ``classes`` one per class of runs (`CLASSES`).
     """
 
     def lines(**keys: Callable[[Scored], str]) -> list[dict[str, object]]:
@@ -338,6 +406,7 @@ def table_of(accuracy: Accuracy) -> dict[str, Any]:
     return {
         "totals": totals,
         "unseen": _unseen_lines(accuracy.unseen),
+        "classes": class_lines(accuracy),
         "sources": lines(source=lambda row: row.source),
         "stacks": lines(stack=lambda row: row.stack),
         "groups": lines(

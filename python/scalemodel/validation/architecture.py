@@ -55,6 +55,30 @@ def _latent_attention(head_dim: str, arch_note: str, notes: list[str]) -> dict[s
     return table
 
 
+def _noted_latent(note: str) -> dict[str, int]:
+    """Latent attention by sizes in a note: ``MLA (kv rank 512, rope 64, nope 128, v 128)``.
+
+    Nothing where the note leaves one of them out; without a rank queries are projected at once.
+    """
+    if not re.search(r"\bmla\b", note):
+        return {}
+    found = {
+        name: re.search(rf"\b{pattern}\s*=?\s*(\d+)", note)
+        for name, pattern in (
+            ("kv_lora_rank", r"kv(?:[_ ]lora)?[_ ]rank"),
+            ("qk_rope_head_dim", "rope"),
+            ("nope", "nope"),
+            ("v_head_dim", "v"),
+        )
+    }
+    if any(size is None for size in found.values()):
+        return {}
+    sizes = {name: int(size.group(1)) for name, size in found.items() if size is not None}
+    query = re.search(r"\bq(?:[_ ]lora)?[_ ]rank\s*=?\s*(\d+)", note)
+    sizes["head_dim"] = sizes.pop("nope") + sizes["qk_rope_head_dim"]
+    return sizes | {"q_lora_rank": int(query.group(1)) if query else 0}
+
+
 def _head_dim(size: float, notes: list[str]) -> int:
     """A whole head size; a fraction, of an uneven count, stands for an aligned one."""
     if size == int(size):
@@ -84,6 +108,8 @@ def _attention(row: Row, base: dict[str, Any], notes: list[str]) -> dict[str, An
     elif "head_dim" not in base:
         table["head_dim"] = max(1, round((row.count("hidden") or base["hidden"]) / heads))
     note = row.text("arch_note").lower()
+    if not head_dim.lower().startswith("mla"):
+        table |= _noted_latent(note)
     if window := re.search(r"sliding[- ]window\D{0,12}(\d+)", note):
         table["window"] = int(window.group(1))
         table["full_attention_every"] = 2 if "alternat" in note else 0
@@ -96,13 +122,14 @@ def _experts(row: Row, ffn: int) -> dict[str, Any]:
         return {}
     note = row.text("arch_note").lower()
     dense = re.search(r"(\d+)\s+dense\s+layer", note)
+    first = re.search(r"\bfirst (?:layer (?:is )?dense|dense layer)\b", note)
     every = re.search(r"moe every (\d+)(?:st|nd|rd|th)? layer|moe every layer", note)
     return {
         "experts": experts,
         "experts_per_token": row.required_count("moe_topk"),
         "shared_experts": row.count("moe_shared", least=0) or 0,
         "expert_ffn": row.count("moe_ffn") or ffn,
-        "first_dense_layers": int(dense.group(1)) if dense else 0,
+        "first_dense_layers": int(dense.group(1)) if dense else int(first is not None),
         "moe_every": int(every.group(1) or 1) if every else 1,
     }
 

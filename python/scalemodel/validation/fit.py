@@ -51,8 +51,11 @@ def may_be_fitted(row: Row) -> bool:
 
 
 def is_unseen(row: Row) -> bool:
-    """Whether a row's table says that no constant at all was fitted to it."""
-    return row.text("fitted") == "no"
+    """Whether a row's table says that no constant at all was fitted to it.
+
+    ``interval`` says so, too, and that its error made the intervals of runs of its kind.
+    """
+    return row.text("fitted") in ("no", "interval")
 
 
 def measured_step_time_s(row: Row) -> float | None:

@@ -9,6 +9,14 @@ from scalemodel.validation.place import accelerator_name
 from scalemodel.validation.rows import Row, SkippedRowError
 
 
+def _model(text: str) -> str:
+    """The catalogue's name of a model, empty where it does not know it."""
+    try:
+        return catalog.find("models", text)
+    except ScaleModelError:
+        return ""
+
+
 def filled(row: Row, method: str, notes: list[str]) -> Row:
     """The row with what its framework's recipe for this model and job says where it is silent.
 
@@ -25,7 +33,7 @@ def filled(row: Row, method: str, notes: list[str]) -> Row:
     try:
         job = Job(
             framework=row.text("framework"),
-            model=catalog.find("models", row.text("model")),
+            model=_model(row.text("model")),
             accelerator=accelerator_name(row.text("gpu"), row.number("gpu_mem_GB")),
             method=method,
             count=row.count("n_gpus") or 0,

@@ -155,7 +155,7 @@ class Predictor:
             fits=self._can_fit(question, precision, estimate),
             stack=question.stack,
             note="; ".join(notes),
-            situation=situation_of(estimate),
+            situation=situation_of(estimate)._replace(evidence=question.evidence),
         )
 
     def _constants(self, question: Question) -> _core.Stack:

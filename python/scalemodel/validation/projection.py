@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.estimator.projection import Carried, projected_s
+from scalemodel.resolve.recipes import released
 from scalemodel.validation.errors import MACRO_ROWS, columns, percent
 from scalemodel.validation.fit import JUDGED_COLUMNS, measured_step_time_s
 from scalemodel.validation.left_out import predict_left_out
@@ -126,6 +127,7 @@ class _Run(NamedTuple):
 
 
 def _runs(table: Table, way: str) -> list[_Run]:
+    """Measured runs of releases: those of a development branch differ in more than their size."""
     if way == "left_out":
         predictions = [row.prediction for row in predict_left_out(table)]
     else:
@@ -134,7 +136,8 @@ def _runs(table: Table, way: str) -> list[_Run]:
     found = []
     for row, prediction in zip(table.select(names), predictions, strict=True):
         measured_s = measured_step_time_s(row)
-        if measured_s is None or prediction.step_time_s is None:
+        framework = row.text("framework")
+        if measured_s is None or prediction.step_time_s is None or released(framework) != framework:
             continue
         try:
             asked = question(row)

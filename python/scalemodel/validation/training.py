@@ -50,7 +50,8 @@ class Question:
     ``precisions`` and ``recomputations`` list what to try in turn where the row leaves a choice;
     where a recipe chose, ``spare_recomputations`` lists what else would have been open: a recipe
     may recompute modules that the engine keeps, so that they only tell whether the run can fit.
-    ``facts`` are those of the stack that the run, or its recipe, has otherwise.
+    ``facts`` are those of the stack that the run, or its recipe, has otherwise. ``evidence`` tells
+    what it was timed for (`scalemodel.estimator.uncertainty.Situation`).
     """
 
     model: tuple[tuple[str, Any], ...]
@@ -68,6 +69,7 @@ class Question:
     notes: tuple[str, ...]
     spare_recomputations: tuple[str, ...] = ()
     facts: tuple[tuple[str, Any], ...] = ()
+    evidence: str = ""
 
 
 # -------------------------------------------------------------------------------------- cluster
@@ -209,12 +211,13 @@ def _chunks(
 ) -> int:
     """Model chunks per pipeline stage.
 
-    Scripts that interleave dense models unless told otherwise publish 1 where nothing was set.
+    Scripts that interleave dense models unless told otherwise publish 1 where nothing was set;
+    "none" says that they do not.
     """
     stated = row.count("vpp")
     interleaved = "interleav" in row.text("vpp").lower()
     wanted = stated if stated is not None else (_USUAL_CHUNKS if interleaved else 1)
-    if stages == 1:
+    if stages == 1 or row.text("vpp").lower() == "none":
         return 1
     usual = None if row.count("moe_experts", least=0) else defaults.get("vpp")
     assumed = stated is None and wanted > 1
@@ -384,6 +387,11 @@ def _facts(row: Row, recipe: recipes.Recipe, stack: str) -> dict[str, object]:
     return facts
 
 
+def _evidence(row: Row, one_node: bool) -> str:
+    """Whether a model was cut to what one node holds, as simulators check themselves."""
+    return "cut" if one_node and row.text("params_B").lower() == "proxy" else ""
+
+
 def fill_batch(row: Row, micro_batch: int, data_parallel: int, notes: list[str]) -> int:
     """Sequences per step, filled up to whole micro-batches.
 
@@ -468,4 +476,5 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         notes=tuple(notes),
         spare_recomputations=tuple(r for r in left_open if r not in recomputations),
         facts=frozen(_facts(row, recipe, stack)),
+        evidence=_evidence(row, where.accelerators <= node) or recipe.evidence,
     )

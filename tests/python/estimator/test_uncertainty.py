@@ -28,7 +28,7 @@ from scalemodel.estimator.uncertainty import (
 )
 from scalemodel.validation import residuals
 from scalemodel.validation.prediction import Prediction
-from scalemodel.validation.residuals import Residual, residuals_of, uncertainty_of
+from scalemodel.validation.residuals import Measured, Residual, residuals_of, uncertainty_of
 
 TASK = sm.Training(global_batch=64, sequence=8192)
 HOPPER = Situation("named", "h100_sxm_80", "hopper", "16bit", 64, 4096, 8e9)
@@ -170,10 +170,13 @@ def test_the_finest_cell_that_holds_enough_runs_counts() -> None:
 def test_the_committed_cells_are_sound() -> None:
     known = embedded()
     assert {key.constants for key in known.cells} == {"named", "plain"}
-    for cell in known.cells.values():
+    usual = residuals.LEAST_ROWS, residuals.LEAST_SOURCES
+    for key, cell in known.cells.items():
+        least_rows, least_sources = residuals.LEAST_CLASS if key.evidence else usual
         assert 1 < cell.factor < 3
-        assert cell.rows >= residuals.LEAST_ROWS
-        assert cell.sources >= residuals.LEAST_SOURCES
+        assert cell.rows >= least_rows
+        assert cell.sources >= least_sources
+    assert {key.evidence for key in known.cells} == {"", "submission", "cut", "functional"}
     for constants in ("named", "plain"):
         assert CellKey(constants) in known.cells
     assert all(factor >= 1 for factor in known.widening.values())
@@ -255,6 +258,39 @@ def test_a_source_is_no_part_of_its_own_interval() -> None:
     assert without("s3") == without("s3")
 
 
+def of_class(seed: int, shift: float) -> list[Residual]:
+    """Residuals of five groups of one source that err to one side, timed for another purpose."""
+    chance = random.Random(seed)
+    apart = HOPPER._replace(evidence="cut")
+    return [
+        Residual("s0", apart, chance.gauss(shift, 0.03), 8**-0.5, f"s0: model {group}")
+        for group in range(5)
+        for _ in range(8)
+    ]
+
+
+def test_runs_timed_for_another_purpose_have_an_interval_of_their_own() -> None:
+    usual, apart = drawn(5, between=0.02), of_class(6, 0.3)
+    found = uncertainty_of(usual + apart)
+    situation = HOPPER._replace(evidence="cut")
+    wide, narrow = found.factor(situation), found.factor(HOPPER)
+    assert narrow == uncertainty_of(usual).factor(HOPPER)
+    assert wide is not None
+    held = sum(abs(item.log_ratio) <= math.log(wide) for item in apart) / len(apart)
+    assert 0.75 <= held <= 0.9
+    assert uncertainty_of(usual).factor(situation) == narrow  # nothing is known of their kind
+
+
+def test_a_group_is_no_part_of_its_own_interval() -> None:
+    rows = drawn(5) + of_class(6, 0.3)
+    group = "s0: model 3"
+    without = residuals.uncertainties_without(rows)(group)
+    key = CellKey("named", evidence="cut")
+    assert without.cells[key].sources == 4
+    assert without.cells[key].rows == 32
+    assert without.cells[CellKey("named")] == uncertainty_of(rows).cells[CellKey("named")]
+
+
 def test_worse_predictions_of_an_architecture_left_out_widen_what_extrapolates() -> None:
     rows = drawn(2, between=0.0)
     turned = [
@@ -271,7 +307,8 @@ def test_worse_predictions_of_an_architecture_left_out_widen_what_extrapolates()
 
 def test_skipped_rows_have_no_residual() -> None:
     good = Prediction(step_time_s=2.0, situation=HOPPER)
-    rows = residuals_of([("a", good, 4.0), ("a", Prediction(skip_reason="missing:gpu"), 1.0)])
+    skipped = Prediction(skip_reason="missing:gpu")
+    rows = residuals_of([Measured("a", good, 4.0), Measured("a", skipped, 1.0)])
     assert [(item.source, item.weight) for item in rows] == [("a", 1.0)]
     assert rows[0].log_ratio == pytest.approx(math.log(2))
 

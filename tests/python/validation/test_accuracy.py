@@ -16,7 +16,7 @@ from reference.corpora import few_runs
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator import uncertainty
-from scalemodel.validation import Scores, accuracy, score
+from scalemodel.validation import Scores, accuracy, accuracy_table, score
 from scalemodel.validation.errors import percent
 from scalemodel.validation.fit import CONSTANTS, fit_stacks, write_constants
 from scalemodel.validation.published import path_of, published_table
@@ -215,6 +215,16 @@ def test_intervals_hold_what_they_promise_of_sources_left_out_twice(
         assert 0.75 <= covered <= 0.85, f"{way}: {covered:.3f} in the mean of sources"
         of_runs = accuracy.errors_of(measured.rows[way]).covered_fraction
         assert 0.75 <= of_runs <= 0.9, f"{way}: {of_runs:.3f} of runs"
+
+
+@pytest.mark.parametrize("title", [title for title, _ in accuracy_table.CLASSES])
+def test_intervals_hold_what_they_promise_of_every_class_of_runs(
+    measured: accuracy.Accuracy, title: str
+) -> None:
+    lines = keyed(accuracy_table.class_lines(measured), "class")
+    judged = ("unseen" if ("left_out", title) not in lines else "left_out", title)
+    assert lines[judged]["rows"] >= 9
+    assert 0.75 <= lines[judged]["covered_fraction"] <= 0.92
 
 
 def test_the_accuracy_page_shows_the_committed_table(repository: Path) -> None:

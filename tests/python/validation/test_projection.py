@@ -16,6 +16,8 @@ from scalemodel.validation.projection import (
     scores_of,
     text,
 )
+from scalemodel.validation.published import published_table
+from scalemodel.validation.rows import Table
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +91,11 @@ def test_named_constants_carry_less_surely_to_another_layout() -> None:
     assert isinstance(same, Carried)
     assert same.carried_fraction > other.carried_fraction
     assert same.factor < other.factor
+
+
+def test_runs_of_a_development_branch_are_left_out() -> None:
+    table = published_table("training")
+    at = table.header.index("framework")
+    rows = [row for row in table.rows if row[at] == "Megatron-Bridge main"]
+    assert len(rows) > 40
+    assert projections(Table(table.header, rows), way="plain") == []

@@ -55,6 +55,18 @@ def test_architecture_notes() -> None:
     assert dict(asked(head_dim="149.33333333333334").model)["head_dim"] == 152
 
 
+def test_a_note_may_tell_latent_attention_whose_heads_have_one_size() -> None:
+    told = {"n_heads": "16", "head_dim": "192", "moe_experts": "64", "moe_topk": "6"}
+    note = "MLA (no q LoRA, kv rank 512, rope 64, nope 128, v 128); first layer dense"
+    moonlight = dict(asked(**told, arch_note=note).model)
+    named = ("head_dim", "qk_rope_head_dim", "v_head_dim", "kv_lora_rank", "q_lora_rank")
+    assert [moonlight[key] for key in named] == [192, 64, 128, 512, 0]
+    assert moonlight["first_dense_layers"] == 1
+    short = dict(asked(**told, arch_note="MLA with kv rank 512").model)
+    assert "kv_lora_rank" not in short
+    assert short["first_dense_layers"] == 0
+
+
 def test_an_incomplete_architecture_comes_from_the_catalogue() -> None:
     blank = dict.fromkeys(("hidden", "n_heads", "n_kv_heads", "head_dim", "ffn", "vocab"), "")
     known = asked(**blank, model="Llama-3-8B", n_layers="4")
@@ -232,6 +244,13 @@ def test_chunks_and_batches() -> None:
     odd = asked(global_batch="126")
     assert dict(odd.task)["global_batch"] == 128
     assert any("126" in note for note in odd.notes)
+
+
+def test_a_framework_that_does_not_interleave_says_none() -> None:
+    deep = {"framework": "Megatron-Bridge 26.08", "pp": "4", "dp": "", "n_gpus": "16", "vpp": "1"}
+    assert strategy(**deep)["vpp"] > 1
+    assert strategy(**deep | {"vpp": "none"})["vpp"] == 1
+    assert strategy(**deep | {"framework": "Megatron-Bridge main", "vpp": ""})["vpp"] == 1
 
 
 def test_scripts_decide_what_a_row_leaves_open() -> None:
