@@ -167,12 +167,14 @@ def architecture_from_config(
 
 
 def _unknown_family(model_type: str) -> NoReturn:
-    known = sorted({*FAMILIES, *WRAPPERS, *DECODERS, *ALIASES})
+    names = {*FAMILIES, *WRAPPERS, *DECODERS, *ALIASES}
+    known = sorted(name for name in names if not name.endswith("ForCausalLM"))
     near = difflib.get_close_matches(model_type, known, n=3, cutoff=0.5)
     listed = near + [name for name in known if name not in near]
     raise ScaleModelError(
         f"config.json: model_type = {shown(model_type)} is not a known family; "
-        f"known, nearest first: {', '.join(listed)}",
+        f"known, nearest first: {', '.join(listed)}; `approximate=True` reads it as the shape that "
+        "its keys describe",
         code="unknown_family",
         details={"model_type": model_type},
     )
