@@ -16,7 +16,10 @@ namespace {
 /// attend to it. Throws MalformedQuestion for a source that it cannot read.
 Model with_source(Model model, const Task& task) {
   const int positions = model.encoder.image_patches;
-  if (task.images > 0) malformed_task("images", task.images, "must be 0: the model reads sources");
+  // Tables that are made anew of the model and the task of others count the source as an image.
+  const int read = model.vision.present() ? 1 : 0;
+  if (task.images > read)
+    malformed_task("images", task.images, "must be 0: the model reads sources");
   if (positions > 0 && task.source_tokens > 0 && task.source_tokens != positions) {
     malformed_task("source_tokens", task.source_tokens,
                    "must be " + std::to_string(positions) + ", as every source of the model has");

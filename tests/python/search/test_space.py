@@ -417,3 +417,13 @@ def test_a_space_too_large_to_list_is_refused_with_its_size() -> None:
     task = sm.Training(global_batch=2**14, sequence=8192)
     with pytest.raises(sm.ScaleModelError, match=r"space: \d+ combinations .* at most 33554432"):
         space.size("llama3_405b", sm.cluster("dgx_h100", nodes=2048), task)
+
+
+@pytest.mark.parametrize("model", ["whisper_large_v3", "t5_11b"])
+def test_models_that_read_sources_are_searched_as_they_are_estimated(model: str) -> None:
+    question = (sm.model(model), sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=448))
+    space = sm.Space(tp=[1, 2], pp=[1], micro_batch=[1], sharding=["zero1"], recompute=["none"])
+    best = sm.search(*question, space, top=1)[0]
+    assert best.core == sm.estimate(*question, best.strategy).core
+    rows = sm.sweep(*question, space)
+    assert best.step_time_s in set(rows.step_time_s)
