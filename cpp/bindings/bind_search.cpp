@@ -128,11 +128,6 @@ RowRange checked_range(const Enumeration& space, std::uint64_t first, std::uint6
   return {first, last};
 }
 
-/// A copy without cells: the original may change while the interpreter's lock is released.
-Tables fresh(const Tables& tables) {
-  return {tables.model(), tables.cluster(), tables.task(), tables.stack(), tables.packing()};
-}
-
 py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64_t first,
                      std::uint64_t last, const std::vector<ObjectiveRow>& objective,
                      const std::vector<ConstraintRow>& constraints, std::size_t top, bool prune,
@@ -140,13 +135,12 @@ py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64
   const RowRange rows = checked_range(space, first, last);
   const SearchOptions options =
       make_options(objective, constraints, top, prune, too_big, threads, beyond);
-  const Tables own = fresh(tables);
   Interpreter interpreter(progress);
   const Poll poll = interpreter.poll();
   SearchResult result;
   {
     const py::gil_scoped_release release;
-    result = search(own, space, rows, options, poll);
+    result = search(tables, space, rows, options, poll);
   }
   interpreter.rethrow();
   py::list hits;
@@ -192,14 +186,13 @@ py::tuple sweep_rows(const Tables& tables, const Enumeration& space, std::uint64
                      std::uint64_t last, const std::optional<Names>& wanted, int threads,
                      const py::object& progress) {
   const RowRange rows = checked_range(space, first, last);
-  const Tables own = fresh(tables);
   py::dict strategies, estimates;
   Columns sink(rows, wanted, strategies, estimates);
   Interpreter interpreter(progress);
   const Poll poll = interpreter.poll();
   {
     const py::gil_scoped_release release;
-    sweep(own, space, rows, threads, sink, poll);
+    sweep(tables, space, rows, threads, sink, poll);
   }
   interpreter.rethrow();
   return py::make_tuple(strategies, estimates);
@@ -208,7 +201,7 @@ py::tuple sweep_rows(const Tables& tables, const Enumeration& space, std::uint64
 py::list simulate_strategies(const Tables& tables, const std::vector<Strategy>& strategies,
                              const std::vector<ObjectiveRow>& objective) {
   const Objective wanted = objective_of(objective);
-  Tables own = fresh(tables);
+  Tables own = tables.without_cells();
   const std::vector<Simulated> answers =
       listening([&] { return simulate_best(own, strategies, wanted); });
   py::list rows;
@@ -292,12 +285,23 @@ void bind_search(py::module_& m) {
          const std::vector<ConstraintRow>& constraints, std::size_t top, bool too_big) {
         const SearchOptions options =
             make_options(objective, constraints, top, true, too_big, 1, kInfinity);
-        const Tables own = fresh(tables);
-        return listening([&] { return quick_look(own, space, options); });
+        return listening([&] { return quick_look(tables, space, options); });
       },
       py::arg("tables"), py::arg("space"), py::arg("objective"), py::arg("constraints"),
       py::arg("top"), py::arg("too_big"),
       "A score that `top` strategies of the space do not exceed; infinite where too few are seen.");
+  m.def(
+      "score_among",
+      [](const Tables& tables, const Enumeration& space, const std::vector<std::uint64_t>& rows,
+         const std::vector<ObjectiveRow>& objective, const std::vector<ConstraintRow>& constraints,
+         std::size_t top, bool too_big) {
+        const SearchOptions options =
+            make_options(objective, constraints, top, true, too_big, 1, kInfinity);
+        return score_among(tables, space, rows, options);
+      },
+      py::arg("tables"), py::arg("space"), py::arg("rows"), py::arg("objective"),
+      py::arg("constraints"), py::arg("top"), py::arg("too_big"),
+      "A score that `top` of these rows do not exceed; infinite where too few are answers.");
   m.def("sweep", &sweep_rows, py::arg("tables"), py::arg("space"), py::arg("first"),
         py::arg("last"), py::arg("wanted"), py::arg("threads"), py::arg("progress"),
         "Columns of the rows [first, last): of the strategies, of the estimates.");

@@ -1,6 +1,7 @@
 #include "scalemodel/costs/tables.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -99,6 +100,11 @@ bool is_timed(const Cell& cell) {
     add(end->backward);
   }
   return std::isfinite(sum.base());
+}
+
+std::uint64_t next_question() {
+  static std::atomic<std::uint64_t> questions{0};
+  return questions.fetch_add(1, std::memory_order_relaxed);
 }
 
 std::uint64_t mix(std::uint64_t x) {
@@ -229,7 +235,8 @@ void Tables::Index::insert(const Key& key, std::int32_t value) {
 }
 
 Tables::Tables(Model model, Cluster cluster, Task task, Stack stack, Packing packing)
-    : model_(for_task(std::move(model), task)),
+    : question_(next_question()),
+      model_(for_task(std::move(model), task)),
       cluster_(cluster),
       task_(seen_by(model_, task)),
       stack_(stack),
@@ -240,6 +247,12 @@ Tables::Tables(Model model, Cluster cluster, Task task, Stack stack, Packing pac
   setting_index_.fill(-1);
 }
 
+Tables Tables::without_cells() const {
+  Tables fresh(model_, cluster_, task_, stack_, packing_);
+  fresh.question_ = question_;
+  return fresh;
+}
+
 Tables::Setting Tables::make_setting(const Strategy& strategy) const {
   const Precision precision = strategy.linear_precision.value_or(task_.precision);
   Conditions conditions = resolve_conditions(task_, stack_, precision);
@@ -248,10 +261,12 @@ Tables::Setting Tables::make_setting(const Strategy& strategy) const {
   }
   return {conditions,
           {GemmTimer(cluster_.accelerator, conditions.precision),
-           GemmTimer(cluster_.accelerator, conditions.storage)}};
+           GemmTimer(cluster_.accelerator, conditions.storage)},
+          {},
+          {}};
 }
 
-const Tables::Setting& Tables::setting_of(const Strategy& strategy) {
+Tables::Setting& Tables::setting_of(const Strategy& strategy) {
   const Precision precision = strategy.linear_precision.value_or(task_.precision);
   std::int8_t& at = setting_index_[static_cast<std::size_t>(precision)];
   if (at < 0) {
@@ -330,6 +345,24 @@ StageLayout Tables::stages_of(const Strategy& s, const Degrees& d) const {
   return layout;
 }
 
+GroupShape stage_pair(const Cluster& cluster, const Strategy& strategy,
+                      const Degrees& degrees) noexcept {
+  const int stride = axis_strides(strategy.placement, degrees).pp;
+  GroupShape pair = group_shape(cluster, degrees.pp, stride, cluster.fabric.shares.pp);
+  pair.ranks = 2;
+  return pair;
+}
+
+PlacedGroups Tables::placed_groups(const Strategy& strategy, const Degrees& d) const noexcept {
+  const LayerLayout layout = layout_of(strategy, d);
+  return {layout.tp_group,
+          layout.cp_group,
+          layout.ep_group,
+          layout.etp_group,
+          stage_pair(cluster_, strategy, d),
+          d.tp * axis_strides(strategy.placement, d).tp <= cluster_.node_accelerators};
+}
+
 LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcept {
   LayerLayout layout;
   layout.tp = d.tp;
@@ -398,7 +431,13 @@ LayerLayout Tables::packed(LayerLayout layout) const {
 }
 
 Cell Tables::make_cell(const Strategy& strategy, const Degrees& d, const LayerLayout& plain) {
-  const Setting& setting = setting_of(strategy);
+  Setting& setting = setting_of(strategy);
+  // Cells differ in placement and overlap more often than in the shapes of their GEMMs. Who asks
+  // for few of them would pay more for the room than for the GEMMs.
+  constexpr std::size_t kFewCells = 16;
+  const bool many = cells_.size() >= kFewCells;
+  setting.timers.linear.keep_in(many ? &setting.linear : nullptr);
+  setting.timers.storage.keep_in(many ? &setting.storage : nullptr);
   const LayerLayout layout = packed(plain);
   Cell cell;
   if (packing_.packed()) {

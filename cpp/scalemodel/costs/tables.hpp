@@ -42,6 +42,16 @@ struct CellMessages {
   MessageList embedding, head;
 };
 
+/// What a placement decides of strategies of the same degrees: who talks to whom inside a stage and
+/// between two of them. Where it is equal, so are the cells of strategies that differ in nothing
+/// but their placement.
+struct PlacedGroups {
+  GroupShape tp, cp, ep, etp, stages;
+  bool tp_in_node = false;
+
+  bool operator==(const PlacedGroups&) const = default;
+};
+
 /// Model flop of one sequence, for utilisation figures.
 struct ModelFlop {
   Flop forward;    ///< GEMMs and causal attention, head included
@@ -55,6 +65,9 @@ class Tables {
   /// Throws MalformedQuestion where a document of the packing is no length from 1 to the sequence.
   Tables(Model model, Cluster cluster, Task task, Stack stack, Packing packing = {});
 
+  /// The same question, of which nothing is tabulated. Looks at nothing that `tabulate` changes.
+  Tables without_cells() const;
+
   /// Fills what `strategy` needs. Cheap when it is there already.
   void tabulate(const Strategy& strategy);
   /// The same with degrees that are not what the strategy resolves to. What it fills stays where it
@@ -62,6 +75,8 @@ class Tables {
   Tabulated tabulate(const Strategy& strategy, const Degrees& degrees);
   /// Whether two strategies of the same degrees and schedule share their cell in any case.
   static bool share_cell(const Strategy& a, const Strategy& b) noexcept;
+
+  PlacedGroups placed_groups(const Strategy& strategy, const Degrees& degrees) const noexcept;
 
   /// Layouts of the degrees inside a stage; null before `tabulate`.
   const Cell* find_cell(const Strategy& strategy, const Degrees& degrees) const noexcept;
@@ -85,6 +100,8 @@ class Tables {
   /// Whether the cluster states every rate at which it moves bytes.
   bool rates_stated() const noexcept { return rates_stated_; }
   std::size_t cells() const noexcept { return cells_.size(); }
+  /// Equal for copies of the same tables, whose cells therefore say the same.
+  std::uint64_t question() const noexcept { return question_; }
   /// Forgets every cell, to bound memory; pointers to them end here.
   void clear();
 
@@ -114,10 +131,11 @@ class Tables {
   struct Setting {
     Conditions conditions;
     LayerTimers timers;
+    GemmTimes linear, storage;  ///< of the timers, while cells are made
   };
 
   Setting make_setting(const Strategy& strategy) const;
-  const Setting& setting_of(const Strategy& strategy);
+  Setting& setting_of(const Strategy& strategy);
   static Key cell_key(const Strategy& strategy, const LayerLayout& layout) noexcept;
   static Key stage_key(const Strategy& strategy, const Degrees& degrees) noexcept;
   StageLayout stages_of(const Strategy& strategy, const Degrees& degrees) const;
@@ -127,6 +145,7 @@ class Tables {
   LayerLayout packed(LayerLayout layout) const;
   static PackSplit pack_split(const LayerLayout& layout) noexcept;
 
+  std::uint64_t question_;
   Model model_;
   Cluster cluster_;
   Task task_;
@@ -142,6 +161,11 @@ class Tables {
   std::vector<StageLayout> stages_;
   Index cell_index_, stage_index_;
 };
+
+/// Neighbouring stages. The slowest pair sets the pace: once the pipeline spans domains, some pair
+/// talks over the fabric.
+GroupShape stage_pair(const Cluster& cluster, const Strategy& strategy,
+                      const Degrees& degrees) noexcept;
 
 /// Groups of the data-parallel traffic of dense and expert parameters, sharded and replicated.
 struct DataParallelGroups {

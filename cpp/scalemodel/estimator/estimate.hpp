@@ -56,6 +56,8 @@ Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexc
 struct Freedom {
   bool shards_gradients = false, shards_weights = false;  ///< some member does
   bool offloads_weights = false, offloads_activations = false, offloads_optimizer = false;
+
+  bool operator==(const Freedom&) const = default;
 };
 
 /// What two strategies that differ only in what `Freedom` speaks of may have different: nothing but

@@ -47,6 +47,13 @@ void set_utilisation(Estimate& estimate, const StepContext& c) {
   estimate.tokens_per_s = flop.tokens / (estimate.step_time / (1 * unit::s));
 }
 
+/// What the whole cluster takes at the meter in some time.
+Joules energy_in(Seconds time, Watts power, const Cluster& cluster) {
+  const double accelerators = cluster.accelerators;
+  return facility_energy(time, power, accelerators, cluster.host_power,
+                         accelerators / cluster.node_accelerators, cluster.pue);
+}
+
 void set_energy_and_cost(Estimate& e, const StepContext& c) {
   const Cluster& cluster = c.cluster();
   const double compute_share = (e.compute + e.optimizer) / e.step_time;
@@ -54,10 +61,8 @@ void set_energy_and_cost(Estimate& e, const StepContext& c) {
                                 e.exposed_dp + e.exposed_offload) /
                                e.step_time;
   e.power = mean_power(cluster.accelerator.power, compute_share, exposed_share);
-  const double accelerators = cluster.accelerators;
-  e.energy = facility_energy(e.step_time, e.power, accelerators, cluster.host_power,
-                             accelerators / cluster.node_accelerators, cluster.pue);
-  e.cost = rental_cost(e.step_time, accelerators, cluster.price);
+  e.energy = energy_in(e.step_time, e.power, cluster);
+  e.cost = rental_cost(e.step_time, cluster.accelerators, cluster.price);
 }
 
 /// Rates enter the time of a step and all that follows from it.
@@ -162,11 +167,22 @@ bool is_enough(const StepContext& c, const Estimate& states, Asked asked) {
   return asked != Asked::all && states.verdict != Reason::ok && rates_stated(c);
 }
 
+void set_derived(Estimate& e, const StepContext& c, Derived derived) {
+  if (derived.work) set_utilisation(e, c);
+  if (derived.power) set_energy_and_cost(e, c);
+}
+
+/// Whether a step that takes a time also takes a number of joules.
+bool states_power(const Cluster& cluster) {
+  const PowerPhases& power = cluster.accelerator.power;
+  const Watts sum = mean_power(power, 1, 0) + mean_power(power, 0, 1) + mean_power(power, 0, 0);
+  return std::isfinite(energy_in(1 * unit::s, sum, cluster).base());
+}
+
 /// Completes an estimate of which states are known.
 void complete(Estimate& e, const StepContext& c, const TimesByCause& times) {
   set_step_time(e, c, times);
-  set_utilisation(e, c);
-  set_energy_and_cost(e, c);
+  set_derived(e, c, {});
   if (!is_finite(e)) e = without_rate(e);
 }
 
@@ -205,6 +221,7 @@ Change change_between(const Strategy& a, const Strategy& b) noexcept {
 
 void SiblingEvaluator::start(const Tables& tables, const Cell& cell, const StageLayout& stages) {
   tables_ = &tables;
+  power_stated_ = states_power(tables.cluster());
   for (Shards& shards : shards_) shards.known = false;
   start_group(cell, stages);
 }
@@ -283,7 +300,12 @@ const Estimate& SiblingEvaluator::estimate(Asked asked) {
   }
   if (!shared_.has_step) shared_.step = times_by_cause(c);
   shared_.has_step = true;
-  complete(estimate_, c, shared_.step);
+  set_step_time(estimate_, c, shared_.step);
+  // Joules that nothing asks for and that are certain to be a number are left out.
+  const bool skips_power = !derived_.power && power_stated_ && estimate_.step_time > Seconds{};
+  if (skips_power) estimate_.energy = Joules{};
+  set_derived(estimate_, c, {derived_.work, !skips_power});
+  if (!is_finite(estimate_)) estimate_ = without_rate(estimate_);
   return estimate_;
 }
 
@@ -400,8 +422,7 @@ const Estimate& GroupBounds::rough() {
   e.step_time = kBoundMargin * (m * load.busy + (m * straggling_) * load.compute + update_ +
                                 c.stack().step_overhead);
   e.compute = kBoundMargin * m * load.compute;
-  set_utilisation(e, c);
-  set_energy_and_cost(e, c);
+  set_derived(e, c, derived_);
   return e;
 }
 
@@ -420,8 +441,7 @@ Estimate GroupBounds::close(PipelineBound pipeline, Asked asked) {
   bound.compute = kBoundMargin * c.degrees.micro_batches * passes.least_compute;
   bound.exposed_tp = bound.exposed_cp = bound.exposed_ep = bound.exposed_pp = Seconds{};
   bound.exposed_dp = bound.exposed_offload = bound.optimizer = Seconds{};
-  set_utilisation(bound, c);
-  set_energy_and_cost(bound, c);
+  set_derived(bound, c, derived_);
   return bound;
 }
 

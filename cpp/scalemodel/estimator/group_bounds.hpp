@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "scalemodel/estimator/cell_loads.hpp"
+#include "scalemodel/estimator/derived.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/estimator/shared_terms.hpp"
 
@@ -14,6 +15,8 @@ namespace scalemodel {
 /// the next.
 class GroupBounds {
  public:
+  /// What of bounds is set beside time and memory; the rest means nothing.
+  void derive(Derived derived) { derived_ = derived; }
   /// Groups with the degrees of `strategy` follow, which are `degrees`.
   void start(const Tables& tables, const Strategy& strategy, const Degrees& degrees);
   /// Groups of this cell follow. Both must stay where they are until others are set.
@@ -49,6 +52,7 @@ class GroupBounds {
   Seconds update_;  ///< of parameters, on the stage where it takes longest
   CellLoads loads_;
   bool has_states_ = false, has_loads_ = false;
+  Derived derived_;
   Estimate rough_;
 };
 

@@ -17,13 +17,8 @@ inline Bytes boundary(const StepContext& c) {
   return parts ? c.cell.boundary : c.degrees.tp * c.cell.boundary;
 }
 
-/// Neighbouring stages. The slowest pair sets the pace: once the pipeline spans domains, some pair
-/// talks over the fabric.
 inline GroupShape stage_pair(const StepContext& c) {
-  const int stride = axis_strides(c.strategy.placement, c.degrees).pp;
-  GroupShape pair = group_shape(c.cluster(), c.degrees.pp, stride, c.cluster().fabric.shares.pp);
-  pair.ranks = 2;
-  return pair;
+  return scalemodel::stage_pair(c.cluster(), c.strategy, c.degrees);
 }
 
 inline Seconds hop_time(const StepContext& c) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "scalemodel/estimator/context.hpp"
+#include "scalemodel/estimator/derived.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/estimator/shared_terms.hpp"
 
@@ -14,6 +15,8 @@ namespace scalemodel {
 /// out once, so that each of them is what `evaluate` says, to the last bit.
 class SiblingEvaluator {
  public:
+  /// What of estimates is set beside times and memory; the rest means nothing.
+  void derive(Derived derived) { derived_ = derived; }
   /// Strategies of this cell and pipeline follow. All three must outlive them.
   void start(const Tables& tables, const Cell& cell, const StageLayout& stages);
   /// The same of the same tables, where degrees, micro-batch and schedule stay what they were.
@@ -65,6 +68,8 @@ class SiblingEvaluator {
   std::optional<StepContext> context_;                            ///< of the last strategy
   Sharding sharding_ = Sharding::ddp;                             ///< of it, as it is spelled
   bool rates_stated_ = false;
+  bool power_stated_ = false;
+  Derived derived_;
   SharedTerms shared_;
   Estimate estimate_;
 };

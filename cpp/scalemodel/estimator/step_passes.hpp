@@ -54,8 +54,10 @@ inline Seconds handed_on_early(const StepContext& c, const StageClass& stage,
 /// Whether stages without and with ends tell what layers and ends take.
 inline bool tells_ends(const StepContext& c) {
   // Gradients that every chunk reduces for itself hide under no other chunk; those of one replica
-  // are not reduced.
-  const bool alone = c.groups.dense_ranks == 1 && c.groups.expert_ranks == 1;
+  // are not reduced, nor are they in a lower bound, whose groups have one rank each.
+  const DataParallelGroups& g = c.groups;
+  const bool alone = g.dense_shard.ranks == 1 && g.dense_replica.ranks == 1 &&
+                     g.expert_shard.ranks == 1 && g.expert_replica.ranks == 1;
   const bool whole = c.degrees.vpp == 1 || c.strategy.sharding != Sharding::zero2 || alone;
   return whole && c.tables.model().kinds.size() == 1 && c.stages.one_way;
 }

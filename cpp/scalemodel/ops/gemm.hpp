@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <vector>
 
 #include "scalemodel/base/precision.hpp"
 #include "scalemodel/base/quantity.hpp"
@@ -19,6 +21,34 @@ struct GemmShape {
   double taps = 1;          ///< of a convolution: places of A where a value stands, stored once
 
   constexpr Flop flop() const { return Flop{2 * batch * m * n * k}; }
+  bool operator==(const GemmShape&) const = default;
+};
+
+/// Times of the shapes that one timer met last, for who asks for few shapes again and again. Holds
+/// no memory until the first is kept. Of one thread.
+class GemmTimes {
+ public:
+  /// What `make()` says of the shape, worked out where it is not kept.
+  template <class Make>
+  Seconds get(const GemmShape& shape, const Make& make) {
+    if (known_.empty()) known_.resize(kPlaces);
+    Known& known = known_[place(shape)];
+    if (known.shape == shape) return known.time;
+    known = {shape, make()};
+    return known.time;
+  }
+
+ private:
+  /// Shapes that are kept, one in each place.
+  static constexpr std::size_t kPlaces = 1024;
+
+  static std::size_t place(const GemmShape& shape) noexcept;
+
+  struct Known {
+    GemmShape shape{-1};  ///< of no rows at all: nothing is kept
+    Seconds time;
+  };
+  std::vector<Known> known_;
 };
 
 /// What the operands of a GEMM are stored in, and the peak of the units that multiply them.
@@ -76,6 +106,9 @@ class GemmTimer {
   /// such fit exists the roofline form t = t0 + max(flop/(e_c P), bytes/(e_m W)) is used (11-16 %).
   Seconds time(const GemmShape& shape) const noexcept;
 
+  /// Keeps what it times from now on in `kept`, which must outlive that; null: no longer.
+  void keep_in(GemmTimes* kept) noexcept { kept_ = kept; }
+
   /// Whether operands are quantised before they are multiplied.
   bool narrow() const noexcept { return format_.activation_bytes < 2; }
 
@@ -95,6 +128,7 @@ class GemmTimer {
   double tile_s(const Tile& tile, double load, double steps, double epilogue) const noexcept;
   double fastest_s(const GemmShape& shape, double memory_rate) const noexcept;
   Seconds tiled(const GemmShape& shape, Bytes bytes) const noexcept;
+  Seconds worked_out(const GemmShape& shape) const noexcept;
 
   bool tiled_ = false;
   double multiprocessors_ = 1;
@@ -108,6 +142,7 @@ class GemmTimer {
   bool any_rows_ = true;  ///< rows of every length run at one rate
   int tiles_used_ = 0;
   std::array<Tile, kGemmTiles> tiles_{};
+  GemmTimes* kept_ = nullptr;
 };
 
 }  // namespace scalemodel

@@ -58,6 +58,10 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
                          [&](const Use& use) { return use.column == column; });
     traffic_columns_.push_back({column, static_cast<std::uint8_t>(traffic_uses_.size())});
   }
+  // Those of a step's traffic come last: sums are begun without them.
+  std::ranges::stable_partition(uses_, [&](const Use& use) {
+    return std::ranges::find(other_columns_, use.column) != other_columns_.end();
+  });
   for (std::size_t row = 0; row < rows.size(); ++row) {
     for (const std::vector<double>& column : columns) exact_.push_back(column[row]);
   }
@@ -102,7 +106,11 @@ class RoughTerms {
 }  // namespace
 
 LongestPath::Begun::Begun(const LongestPath& paths, const PipelineTimes& times) noexcept {
-  paths.add_all(times, exact_);
+  std::fill_n(exact_.begin(), paths.columns_, 0.0);
+  exact_[0] = times.hop.base();
+  exact_[1] = times.early.base();
+  const std::size_t others = paths.uses_.size() - paths.traffic_uses_.size();
+  for (const Use& use : std::span(paths.uses_).first(others)) exact_[use.column] += use.of(times);
   RoughTerms rough;
   for (const std::uint8_t column : paths.other_columns_) rough.add(exact_[column], column);
   const Kind& kind = paths.kinds_[0];
@@ -142,8 +150,9 @@ Seconds LongestPath::longest_with_hops(Begun& begun, const PipelineTimes& times)
   RoughTerms rough;
   const Use* use = traffic_uses_.data();
   for (const TrafficColumn& traffic : traffic_columns_) {
-    double sum = 0;
-    for (const Use* end = &traffic_uses_[0] + traffic.end; use != end; ++use) sum += use->of(times);
+    const Use* end = &traffic_uses_[0] + traffic.end;
+    double sum = use->of(times);  // most columns count one time
+    while (++use != end) sum += use->of(times);
     begun.exact_[traffic.column] = sum;
     rough.add(sum, traffic.column);
   }

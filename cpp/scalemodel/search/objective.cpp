@@ -32,6 +32,10 @@ std::array<Column, kColumns> make_columns(std::index_sequence<I...> /*fields*/) 
         is_any(column.name, {"memory_bytes", "memory_capacity_bytes", "host_memory_bytes"});
     column.of_kinds =
         (column.name.starts_with("memory_") && !total) || column.name == "fullest_stage";
+    const bool both = is_any(column.name, {"tokens_per_j", "usd_per_token"});
+    column.derived.work =
+        both || is_any(column.name, {"tokens_per_s", "mfu_fraction", "hfu_fraction"});
+    column.derived.power = both || is_any(column.name, {"power_w", "energy_j", "cost_usd"});
     column.positive = column.bounded || is_any(column.name, {"hfu_fraction", "power_w"});
   }
   return all;

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "scalemodel/estimator/derived.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/search/space.hpp"
 
@@ -23,6 +24,8 @@ struct ColumnOf {
   bool bounded = false;
   bool positive = false;  ///< of every strategy that runs
   bool of_kinds = false;  ///< what takes the memory, or where
+  /// What of an estimate it is, beside times and memory.
+  Derived derived{false, false};
 };
 using Column = ColumnOf<Estimate>;
 

@@ -7,6 +7,7 @@
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/base/poll.hpp"
 #include "scalemodel/costs/tables.hpp"
+#include "scalemodel/search/placed_runs.hpp"
 
 namespace scalemodel {
 namespace {
@@ -394,6 +395,7 @@ Options make_options(const Space& space, const Signature& at, const Task& task,
     options.groups.back().end = end + 1;
     add_freedom(options.groups.back().freedom, row);
   }
+  find_runs(options);
   return options;
 }
 

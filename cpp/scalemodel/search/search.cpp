@@ -1,362 +1,15 @@
 #include "scalemodel/search/search.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <span>
-#include <tuple>
 #include <utility>
 
-#include "scalemodel/estimator/group_bounds.hpp"
-#include "scalemodel/estimator/sibling_evaluator.hpp"
-#include "scalemodel/search/point_tables.hpp"
-#include "scalemodel/search/top_k.hpp"
+#include "scalemodel/search/pruned_search.hpp"
 
 namespace scalemodel {
 namespace {
 
 /// Rows that a sweep hands on together.
 constexpr std::size_t kBlock = 256;
-/// Option groups whose bounds are held at once.
-constexpr std::size_t kBoundsHeld = std::size_t{1} << 21;
-
-/// Goes through the rows of one group that lie in `rows`, each set in `evaluate`; `take(row)`.
-template <class Take>
-void each_of_group(PointTables& at, SiblingEvaluator& evaluate, const OptionGroup& group,
-                   RowRange rows, Take&& take) {
-  const Point& point = at.point();
-  const Options& options = at.options();
-  const std::uint64_t first = std::max(rows.first, point.first_row + group.begin);
-  const std::uint64_t last = std::min(rows.last, point.first_row + group.end);
-  if (first >= last) return;
-  at.find(group);
-  at.start(evaluate);
-  const Strategy* completed = &options.rows[first - point.first_row];
-  const Change* change = &options.changes[first - point.first_row];
-  for (std::uint64_t row = first; row < last; ++row, ++completed, ++change) {
-    if (row == first || *change == Change::shards) {
-      evaluate.set(joined(point.degrees, *completed));
-    } else {
-      evaluate.follow(*completed, *change);
-    }
-    take(row);
-  }
-}
-
-/// What one worker of a search holds.
-struct SearchWorker {
-  Tables tables;
-  TopK<Strategy> best;
-  SearchCounts counts;
-  SiblingEvaluator evaluate;
-  GroupBounds bounds;
-};
-
-/// What becomes of strategies that do not fit no search asks but one that ranks them, and what
-/// takes the memory only one that ranks by it.
-Asked asked_of(const SearchOptions& options) {
-  if (options.too_big) return Asked::all;
-  const auto of_kinds = [](const Column* column) { return column != nullptr && column->of_kinds; };
-  const bool kinds =
-      std::ranges::any_of(options.objective.terms, of_kinds, &Objective::Term::column) ||
-      std::ranges::any_of(options.constraints, [&](const Constraint& constraint) {
-        return of_kinds(constraint.left) || of_kinds(constraint.right);
-      });
-  return kinds ? Asked::times_that_fit : Asked::totals_that_fit;
-}
-
-/// Judges a strategy that ran: `strategy()`, should it be an answer.
-template <class MakeStrategy>
-void rank(SearchWorker& worker, const SearchOptions& options, std::uint64_t row,
-          const Estimate& estimate, const MakeStrategy& strategy) {
-  const double score = options.objective.score(estimate);
-  for (const Constraint& constraint : options.constraints) {
-    if (!constraint.holds(estimate)) {
-      ++worker.counts.constrained;
-      return;
-    }
-  }
-  if (score > options.beyond || !worker.best.admits(score, row)) return;
-  const Tables& t = worker.tables;
-  worker.best.add({score, row, canonical(strategy(), t.model(), t.cluster(), t.task())});
-}
-
-/// Judges the rows of one group that lie in `rows`.
-void search_group(SearchWorker& worker, PointTables& at, const OptionGroup& group, RowRange rows,
-                  const SearchOptions& options) {
-  const Asked asked = asked_of(options);
-  SiblingEvaluator& evaluate = worker.evaluate;
-  SearchCounts& counts = worker.counts;
-  each_of_group(at, evaluate, group, rows, [&](std::uint64_t row) {
-    ++counts.evaluated;
-    const Reason fits = evaluate.fits();
-    if (fits != Reason::ok && asked != Asked::all && evaluate.rates_stated()) {
-      ++counts.verdicts[static_cast<std::size_t>(fits)];
-      return;
-    }
-    const Estimate& estimate = evaluate.estimate(asked);
-    ++counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
-    const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
-    const auto strategy = [&] { return at.strategy(row); };
-    if (estimate.verdict == Reason::ok || too_big) rank(worker, options, row, estimate, strategy);
-  });
-}
-
-/// A group of rows with its bound, in the queue of a branch-and-bound search.
-struct BoundedGroup {
-  double bound = 0;
-  std::uint32_t point = 0, group = 0;
-
-  bool operator<(const BoundedGroup& other) const {
-    return std::tie(bound, point, group) < std::tie(other.bound, other.point, other.group);
-  }
-};
-
-/// Points whose rows meet a range.
-struct PointRange {
-  std::size_t first = 0, last = 0;
-};
-
-PointRange points_of(const Enumeration& space, RowRange rows) {
-  if (rows.first >= rows.last) return {};
-  return {space.point_of(rows.first), space.point_of(rows.last - 1) + 1};
-}
-
-/// Bounds of the scores of a point's groups; kInfinity where no member can be an answer at all.
-class PointBounds {
- public:
-  PointBounds(SearchWorker& worker, const Point& point, const Options& all,
-              const SearchOptions& options)
-      : tables_(worker.tables, point, all), bounds_(worker.bounds), options_(options) {}
-
-  /// From the busiest stage and the parameters it holds.
-  double rough(const OptionGroup& group) {
-    set(group);
-    const Estimate& bound = bounds_.rough();
-    // Who cannot tell how long a step takes must look closer.
-    return std::isfinite(bound.step_time.base()) ? score(bound) : -kInfinity;
-  }
-  double close(const OptionGroup& group, PipelineBound pipeline) {
-    set(group);
-    return score(bounds_.close(pipeline, asked_of(options_)));
-  }
-  PointTables& tables() { return tables_; }
-
- private:
-  void set(const OptionGroup& group) {
-    const Strategy& leader = tables_.find(group);
-    if (!started_) bounds_.start(tables_.tables(), leader, tables_.degrees());
-    started_ = true;
-    if (tables_.fresh()) bounds_.set_cell(leader, tables_.cell(), tables_.stages());
-    bounds_.set_group(leader, group.freedom);
-  }
-  double score(const Estimate& bound) const {
-    if (!options_.too_big && bound.verdict == Reason::out_of_memory) return kInfinity;
-    for (const Constraint& constraint : options_.constraints) {
-      if (constraint.bounded() && !constraint.holds(bound)) return kInfinity;
-    }
-    return options_.objective.score(bound);
-  }
-
-  PointTables tables_;
-  GroupBounds& bounds_;
-  const SearchOptions& options_;
-  bool started_ = false;
-};
-
-class PrunedSearch {
- public:
-  PrunedSearch(const Enumeration& space, RowRange rows, const SearchOptions& options,
-               ThreadPool& pool, std::vector<SearchWorker>& workers)
-      : space_(space), rows_(rows), options_(options), pool_(pool), workers_(workers) {}
-
-  /// Windows of points, so that memory stays bounded whatever the size of the space.
-  bool run() {
-    const PointRange points = points_of(space_, rows_);
-    for (std::size_t first = points.first; first < points.last;) {
-      std::size_t last = first, groups = 0;
-      while (last < points.last && (last == first || groups < kBoundsHeld)) {
-        groups += space_.options(space_.points()[last]).groups.size();
-        ++last;
-      }
-      if (!bound_window(first, last) || !evaluate_window()) return false;
-      first = last;
-    }
-    return true;
-  }
-
- private:
-  std::uint64_t rows_of(const BoundedGroup& bounded) const {
-    const Point& point = space_.points()[bounded.point];
-    const OptionGroup& group = space_.options(point).groups[bounded.group];
-    const std::uint64_t first = std::max(rows_.first, point.first_row + group.begin);
-    const std::uint64_t last = std::min(rows_.last, point.first_row + group.end);
-    return first < last ? last - first : 0;
-  }
-
-  bool bound_window(std::size_t first, std::size_t last) {
-    std::vector<std::size_t> starts{0};
-    for (std::size_t p = first; p < last; ++p) {
-      starts.push_back(starts.back() + space_.options(space_.points()[p]).groups.size());
-    }
-    bounded_groups_.assign(starts.back(), {});
-    return pool_.run(last - first, 1, [&](std::size_t worker, std::size_t item) {
-      const Point& point = space_.points()[first + item];
-      const Options& all = space_.options(point);
-      PointBounds bounds(workers_[worker], point, all, options_);
-      // The first and the last point may lie in other ranges too.
-      const bool whole =
-          rows_.first <= point.first_row && point.first_row + all.rows.size() <= rows_.last;
-      BoundedGroup* bounded = &bounded_groups_[starts[item]];
-      for (std::size_t g = 0; g < all.groups.size(); ++g, ++bounded) {
-        bounded->point = static_cast<std::uint32_t>(first + item);
-        bounded->group = static_cast<std::uint32_t>(g);
-        const bool outside = !whole && rows_of(*bounded) == 0;
-        bounded->bound = outside ? kInfinity : bounds.rough(all.groups[g]);
-      }
-    });
-  }
-
-  /// The groups with the best bounds one small batch after the other, until what is found tells
-  /// which others are worse: most of them. Then the rest.
-  bool evaluate_window() {
-    for (std::size_t part = kSortedFirst; !seeded_ && !bounded_groups_.empty(); part *= 8) {
-      std::vector<BoundedGroup> best(std::min(part, bounded_groups_.size()));
-      std::partial_sort_copy(bounded_groups_.begin(), bounded_groups_.end(), best.begin(),
-                             best.end());
-      std::span<BoundedGroup> left(best);
-      BoundedGroup last;  // as it was before its bound was made closer
-      for (std::size_t batch = kFirstBatch; !seeded_ && !left.empty(); batch *= 2) {
-        const std::span now = left.first(std::min(batch, left.size()));
-        left = left.subspan(now.size());
-        last = now.back();
-        if (!evaluate(now)) return false;
-      }
-      std::erase_if(bounded_groups_, [&](const BoundedGroup& group) { return !(last < group); });
-    }
-    return evaluate_in_slices(bounded_groups_);
-  }
-
-  /// From the best bound to the worst that may be an answer, so that each slice leaves less of the
-  /// next. Within a slice groups stay in their order.
-  bool evaluate_in_slices(std::span<BoundedGroup> groups) {
-    double least = kInfinity;
-    for (const BoundedGroup& bounded : groups) least = std::min(least, bounded.bound);
-    const double width = (std::min(options_.beyond, best_.threshold()) - least) / kSlices;
-    for (int slice = 1; slice < kSlices && std::isfinite(width); ++slice) {
-      const auto others = std::stable_partition(
-          groups.begin(), groups.end(),
-          [&](const BoundedGroup& bounded) { return bounded.bound <= least + slice * width; });
-      if (!evaluate(std::span(groups.begin(), others))) return false;
-      groups = std::span(others, groups.end());
-    }
-    return evaluate(groups);
-  }
-
-  /// Groups, whose bounds a look at memory and at all stages of a pipeline makes closer.
-  bool evaluate(std::span<BoundedGroup> groups) {
-    const std::span near = without_beyond(groups);
-    return bound_closer(near) && evaluate_best_first(without_beyond(near));
-  }
-
-  /// Skips the groups that hold no answer. The others stay in their order.
-  std::span<BoundedGroup> without_beyond(std::span<BoundedGroup> groups) {
-    const auto end =
-        std::stable_partition(groups.begin(), groups.end(),
-                              [&](const BoundedGroup& bounded) { return !beyond(bounded.bound); });
-    skip(std::span(end, groups.end()));
-    return {groups.begin(), end};
-  }
-
-  /// Point after point: groups of one share most of what bounds them.
-  bool bound_closer(std::span<BoundedGroup> groups) {
-    const auto place = [](const BoundedGroup& bounded) {
-      return std::uint64_t{bounded.point} << 32 | bounded.group;
-    };
-    if (!std::ranges::is_sorted(groups, {}, place)) std::ranges::sort(groups, {}, place);
-    std::vector<std::size_t> starts;
-    for (std::size_t i = 0; i < groups.size(); ++i) {
-      if (i == 0 || groups[i].point != groups[i - 1].point) starts.push_back(i);
-    }
-    starts.push_back(groups.size());
-    return pool_.run(starts.size() - 1, 1, [&](std::size_t worker, std::size_t item) {
-      const Point& point = space_.points()[groups[starts[item]].point];
-      const Options& all = space_.options(point);
-      PointBounds bounds(workers_[worker], point, all, options_);
-      for (std::size_t i = starts[item]; i < starts[item + 1]; ++i) {
-        groups[i].bound = bounds.close(all.groups[groups[i].group], PipelineBound::one_stage);
-      }
-    });
-  }
-
-  /// In rounds: within one the threshold is fixed, so that what is skipped does not depend on who
-  /// was faster.
-  bool evaluate_best_first(std::span<BoundedGroup> groups) {
-    std::ranges::sort(groups, [](const BoundedGroup& a, const BoundedGroup& b) { return a < b; });
-    std::size_t done = 0, round = kFirstRound;
-    while (done < groups.size() && !beyond(groups[done].bound)) {
-      std::size_t end = std::min(groups.size(), done + round);
-      while (beyond(groups[end - 1].bound)) --end;
-      const bool complete =
-          pool_.run(end - done, 1 + round / 256, [&](std::size_t worker, std::size_t item) {
-            const BoundedGroup& bounded = groups[done + item];
-            SearchWorker& searcher = workers_[worker];
-            const Point& point = space_.points()[bounded.point];
-            const Options& all = space_.options(point);
-            const OptionGroup& group = all.groups[bounded.group];
-            const std::uint64_t rows = rows_of(bounded);
-            pool_.add_done(rows);
-            PointBounds bounds(searcher, point, all, options_);
-            // Only what may still be among the best is worth a look for its critical paths.
-            if (beyond(bounds.close(group, PipelineBound::critical_paths))) {
-              searcher.counts.pruned += rows;
-              return;
-            }
-            search_group(searcher, bounds.tables(), group, rows_, options_);
-          });
-      if (!complete) return false;
-      for (const SearchWorker& searcher : workers_) {
-        for (const TopK<Strategy>::Entry& entry : searcher.best.entries()) best_.add(entry);
-      }
-      seeds_ += end - done;
-      done = end;
-      round = std::min(2 * round, kLastRound);
-    }
-    seeded_ = seeds_ >= kSeeds && best_.threshold() < kInfinity;
-    skip(groups.subspan(done));
-    return true;
-  }
-
-  void skip(std::span<const BoundedGroup> groups) {
-    std::uint64_t skipped = 0;
-    for (const BoundedGroup& bounded : groups) skipped += rows_of(bounded);
-    workers_[0].counts.pruned += skipped;
-    pool_.add_done(skipped);
-  }
-
-  bool beyond(double bound) const {
-    return bound == kInfinity || bound > std::min(options_.beyond, best_.threshold());
-  }
-
-  static constexpr std::size_t kFirstRound = 8, kLastRound = 1024;
-  /// Groups that are sorted together, eight times as many if these are too few.
-  static constexpr std::size_t kSortedFirst = 8192;
-  /// Groups whose bounds are made closer together, twice as many with every batch.
-  static constexpr std::size_t kFirstBatch = 128;
-  /// Groups that are evaluated before all others are judged by what they hold.
-  static constexpr std::size_t kSeeds = 64;
-  /// Parts of the others that are judged together.
-  static constexpr int kSlices = 4;
-
-  const Enumeration& space_;
-  RowRange rows_;
-  const SearchOptions& options_;
-  ThreadPool& pool_;
-  std::vector<SearchWorker>& workers_;
-  std::vector<BoundedGroup> bounded_groups_;
-  std::size_t seeds_ = 0;
-  bool seeded_ = false;
-  TopK<Strategy> best_{options_.top};
-};
 
 bool search_exhaustively(const Enumeration& space, RowRange rows, const SearchOptions& options,
                          ThreadPool& pool, std::vector<SearchWorker>& workers) {
@@ -365,7 +18,7 @@ bool search_exhaustively(const Enumeration& space, RowRange rows, const SearchOp
     SearchWorker& searcher = workers[worker];
     const Point& point = space.points()[points.first + item];
     const Options& all = space.options(point);
-    PointTables at(searcher.tables, point, all);
+    PointTables at(searcher.tables(), point, all);
     for (const OptionGroup& group : all.groups) {
       if (pool.stopped(worker)) return;
       const std::uint64_t before = searcher.counts.evaluated;
@@ -387,18 +40,19 @@ void add_counts(SearchCounts& sum, const SearchCounts& part) {
 SearchResult search(const Tables& tables, const Enumeration& space, RowRange rows,
                     const SearchOptions& options, const Poll& poll) {
   ThreadPool pool(options.threads, poll, rows.size());
-  std::vector<SearchWorker> workers(static_cast<std::size_t>(pool.threads()),
-                                    {tables, TopK<Strategy>(options.top), {}, {}, {}});
+  std::vector<SearchWorker> workers;
+  workers.reserve(static_cast<std::size_t>(pool.threads()));
+  for (int i = 0; i < pool.threads(); ++i) workers.emplace_back(tables, options);
   const bool prune = options.prune && options.objective.bounded();
   SearchResult result;
-  result.finished = prune ? PrunedSearch(space, rows, options, pool, workers).run()
+  result.finished = prune ? search_with_bounds(space, rows, options, pool, workers)
                           : search_exhaustively(space, rows, options, pool, workers);
   TopK<Strategy> best(options.top);
   for (const SearchWorker& worker : workers) {
     add_counts(result.counts, worker.counts);
     for (const TopK<Strategy>::Entry& entry : worker.best.entries()) best.add(entry);
   }
-  Tables own = tables;
+  Tables& own = workers.front().tables();
   for (const TopK<Strategy>::Entry& entry : best.entries()) {
     const Strategy strategy = space.at(entry.row);
     own.tabulate(strategy);
@@ -407,71 +61,34 @@ SearchResult search(const Tables& tables, const Enumeration& space, RowRange row
   return result;
 }
 
-double quick_look(const Tables& tables, const Enumeration& space, const SearchOptions& options) {
-  // Points looked at, groups of each, and points that are then searched as a whole.
-  constexpr std::size_t kPoints = 2048, kGroups = 16, kSearched = 8;
-  if (!options.prune || !options.objective.bounded() || space.points().empty()) return kInfinity;
-  SearchWorker worker{tables, TopK<Strategy>(options.top), {}, {}, {}};
-  const RowRange all{0, space.size()};
-  const std::size_t points = space.points().size(), seen = std::min(points, kPoints);
-  std::vector<BoundedGroup> sample;
-  for (std::size_t i = 0; i < seen; ++i) {
-    const std::size_t number = i * points / seen;
-    const Point& point = space.points()[number];
-    const Options& of_point = space.options(point);
-    PointBounds bounds(worker, point, of_point, options);
-    const std::size_t groups = of_point.groups.size(), looks = std::min(groups, kGroups);
-    for (std::size_t k = 0; k < looks; ++k) {
-      poll_point(16);
-      // Another place in every point: groups at equal places are alike.
-      const std::size_t group = (k * groups / looks + i) % groups;
-      sample.push_back({bounds.rough(of_point.groups[group]), static_cast<std::uint32_t>(number),
-                        static_cast<std::uint32_t>(group)});
-    }
+double score_among(const Tables& tables, const Enumeration& space,
+                   std::span<const std::uint64_t> rows, const SearchOptions& options) {
+  SearchWorker worker(tables, options);
+  for (const std::uint64_t row : rows) {
+    if (row >= space.size()) continue;
+    const Strategy strategy = space.at(row);
+    worker.tables().tabulate(strategy);
+    judge(worker, options, row, evaluate(worker.tables(), strategy), strategy);
   }
-  std::ranges::sort(sample, [](const BoundedGroup& a, const BoundedGroup& b) { return a < b; });
-  for (const BoundedGroup& bounded : sample) {
-    if (bounded.bound == kInfinity || bounded.bound > worker.best.threshold()) break;
-    const Point& point = space.points()[bounded.point];
-    const Options& of_point = space.options(point);
-    const OptionGroup& group = of_point.groups[bounded.group];
-    PointBounds bounds(worker, point, of_point, options);
-    if (bounds.close(group, PipelineBound::one_stage) <= worker.best.threshold()) {
-      search_group(worker, bounds.tables(), group, all, options);
-    }
-  }
-  TopK<Strategy> best = worker.best;
-  std::vector<std::size_t> searched;
-  for (const TopK<Strategy>::Entry& entry : worker.best.entries()) {
-    const std::size_t number = space.point_of(entry.row);
-    if (searched.size() == kSearched) break;
-    if (std::ranges::find(searched, number) != searched.end()) continue;
-    searched.push_back(number);
-    const Point& point = space.points()[number];
-    SearchOptions of_point = options;
-    of_point.threads = 1;
-    of_point.beyond = best.threshold();
-    const RowRange rows{point.first_row, point.first_row + space.options(point).rows.size()};
-    for (const Candidate& found : search(tables, space, rows, of_point, {}).candidates) {
-      best.add({found.score, found.row,
-                canonical(found.strategy, tables.model(), tables.cluster(), tables.task())});
-    }
-  }
-  return best.threshold();
+  return worker.best.threshold();
 }
 
 bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int threads,
            RowSink& sink, const Poll& poll) {
   struct Sweeper {
-    Tables tables;
+    explicit Sweeper(const Tables& question) : tables(question) {}
+
+    BorrowedTables tables;
     RowBlock block;
     SiblingEvaluator evaluate;
   };
   ThreadPool pool(threads, poll, rows.size());
-  std::vector<Sweeper> workers(static_cast<std::size_t>(pool.threads()), {tables, {}, {}});
+  std::vector<Sweeper> workers;
+  workers.reserve(static_cast<std::size_t>(pool.threads()));
+  for (int i = 0; i < pool.threads(); ++i) workers.emplace_back(tables);
   const PointRange points = points_of(space, rows);
   return pool.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
-    Tables& own = workers[worker].tables;
+    Tables& own = *workers[worker].tables;
     RowBlock& block = workers[worker].block;
     const auto flush = [&] {
       if (block.strategies.empty()) return;

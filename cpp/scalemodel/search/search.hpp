@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "scalemodel/costs/tables.hpp"
@@ -63,6 +64,11 @@ SearchResult search(const Tables& tables, const Enumeration& space, RowRange row
 /// `SearchOptions::beyond` of searches of its parts, which know nothing of each other. kInfinity
 /// where it finds too few, or nothing is pruned.
 double quick_look(const Tables& tables, const Enumeration& space, const SearchOptions& options);
+
+/// The same from some rows of the space, such as the best ones of a question that differs little;
+/// rows beyond its end are left out.
+double score_among(const Tables& tables, const Enumeration& space,
+                   std::span<const std::uint64_t> rows, const SearchOptions& options);
 
 /// Neighbouring rows of a sweep.
 struct RowBlock {

@@ -67,11 +67,22 @@ struct OptionGroup {
   Freedom freedom;
 };
 
+/// Neighbouring option groups [begin, end) of one placement.
+struct PlacedRun {
+  std::uint32_t begin = 0, end = 0;
+  std::uint32_t placement = 0;  ///< its number in the list of options
+  /// Runs of one kind differ in nothing but their placement.
+  std::uint32_t kind = 0;
+};
+
 /// Everything beside the degrees, for the points where the same knobs matter.
 struct Options {
   std::vector<Strategy> rows;
   std::vector<Change> changes;  ///< of each row from the one before it
   std::vector<OptionGroup> groups;
+  std::vector<PlacedRun> runs;  ///< of all groups, in their order
+  std::vector<Placement> placements;
+  std::uint32_t kinds = 0;  ///< of runs
 };
 
 /// Degrees, micro-batch and schedule; the options complete them.
