@@ -21,11 +21,13 @@ from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import HEADROOM, Objective, headroom_fraction, is_maximised
-from scalemodel.search.search import search
+from scalemodel.search.search import question_of, ranked_by, search_near
 from scalemodel.search.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from scalemodel.search.ranking import Ranking
 
 #: Prefix of the columns with knobs that were not searched.
 ASKED = "asked_"
@@ -87,23 +89,14 @@ class Study:
         self.threads = worker_threads(threads)
         self.progress = progress
         self._answers: dict[_Point, Answer | None] = {}
+        #: Rows of the best strategies of some point that was searched; their scores at another
+        #: one leave most of its space out, and change no answer.
+        self._near: tuple[int, ...] = ()
 
     def _search(self, point: _Point, threads: int) -> Answer | None:
         cluster, fixed = point
         space = self.space.replace(**dict(fixed)) if fixed else self.space
-        ranking = search(
-            self.model,
-            cluster,
-            self.task,
-            space,
-            objective=self.objective,
-            top=1,
-            constraints=self.constraints,
-            headroom=self.headroom,
-            stack=self.stack,
-            threads=threads,
-            progress=False,
-        )
+        ranking = self._ranking(cluster, space, threads)
         if len(ranking) == 0:
             return None
         best = ranking[0]
@@ -112,6 +105,14 @@ class Study:
             if value is not None:
                 return Answer(best, float(value))
         return Answer(best, float(ranking.table["objective"].iloc[0]))
+
+    def _ranking(self, cluster: Cluster, space: Space, threads: int) -> Ranking:
+        """The best strategies of a cluster, looked for where those of the last one were."""
+        question = question_of(self.model, cluster, self.task, space, self.stack, None)
+        question = ranked_by(question, self.objective, self.constraints, self.headroom, top=1)
+        ranking = search_near(question, self._near, threads)
+        self._near = ranking.kept_rows or self._near
+        return ranking
 
     def answers(
         self,

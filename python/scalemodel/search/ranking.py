@@ -155,6 +155,23 @@ class Question:
         )
         return found
 
+    def score_among(self, rows: Sequence[int]) -> float:
+        """A score that as many strategies as are kept do not exceed, from these rows alone.
+
+        The best rows of a question that differs little say what is worth a look in this one.
+        Infinite where too few of them are answers here.
+        """
+        found: float = _core.score_among(
+            self._tables,
+            self._rows,
+            list(rows),
+            list(self.objective),
+            limits_of(self.constraints, self.headroom),
+            self.kept,
+            self.too_big,
+        )
+        return found
+
     def run_search(
         self,
         first: int,
@@ -274,6 +291,11 @@ class Ranking(Sequence[Estimate]):
         self.pruned = pruned
         self.constrained = constrained
         self._verdicts = dict(verdicts)
+
+    @property
+    def kept_rows(self) -> tuple[int, ...]:
+        """Numbers of the strategies that are kept, in the space: best first, as estimated."""
+        return tuple(hit.row for hit in self._hits)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -41,9 +41,15 @@ if TYPE_CHECKING:
     from scalemodel.search.layer_groups import GroupRanking, GroupSpace
 
 
-def _question(
+def question_of(
     model: Any, cluster: ClusterLike, task: Training, space: object, stack: str, network: Network
 ) -> Question:
+    """What `search` and `sweep` are asked, checked, before anything ranks it.
+
+    Raises
+    ------
+    ScaleModelError : malformed question.
+    """
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
     if space is None:
@@ -158,7 +164,7 @@ def sweep(
             elsewhere=executor is not None or shards is not None,
         )
     refuse_ablation(ablation)
-    question = _question(model, cluster, task, space, stack, network)
+    question = question_of(model, cluster, task, space, stack, network)
     if columns is not None:
         question = replace(question, columns=known_columns(columns))
     _check_shards(shards, executor)
@@ -194,7 +200,7 @@ def sweep_chunks(
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise ScaleModelError(f"rows={rows!r}: must be a positive whole number")
-    question = _question(model, cluster, task, space, stack, network)
+    question = question_of(model, cluster, task, space, stack, network)
     if columns is not None:
         question = replace(question, columns=known_columns(columns))
     size = question.size
@@ -325,10 +331,45 @@ def search(
             elsewhere=executor is not None or shards is not None,
         )
     refuse_ablation(ablation)
-    question = _question(model, cluster, task, space, stack, network)
+    question = question_of(model, cluster, task, space, stack, network)
     if not isinstance(prune, bool):
         raise ScaleModelError(f"prune={prune!r}: must be True or False")
     _check_shards(shards, executor)
+    question = ranked_by(question, objective, constraints, headroom, top=top, prune=prune)
+
+    def run(question: Question) -> Ranking:
+        if executor is None:
+            return question.run_search(0, question.size, threads, progress)
+        count = _shard_count(executor, shards, question.size)
+        parts = question.shards(count, beyond=question.quick_look() if count > 1 else inf)
+        return merge(list(executor.map(_search_shard, parts)))
+
+    return run(question) if framework is None else startable(question, framework, run)
+
+
+def ranked_by(
+    question: Question,
+    objective: Objective,
+    constraints: Sequence[str] | str,
+    headroom: float,
+    *,
+    top: int,
+    prune: bool = True,
+) -> Question:
+    """The question with what `search` ranks by and insists on.
+
+    Raises
+    ------
+    ScaleModelError : no such column, or a price where the cluster has none.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> plain = Question(sm.model("llama3_8b"), sm.cluster("dgx_h100"),
+    ...                  sm.Training(global_batch=64, sequence=8192), Space())
+    >>> ranked_by(plain, "tokens_per_s", "memory_bytes <= 60e9", 0.1, top=3).objective
+    (('tokens_per_s', 1.0),)
+    """
     texts = as_texts(constraints, "constraints")
     terms = tuple(objective_terms(objective))
     limited = [column for text in texts for column in constraint(text)[::3]]
@@ -340,13 +381,19 @@ def search(
                 "price.usd_per_accelerator_hour"
             )
     question = replace(question, objective=terms, constraints=texts, top=top, prune=prune)
-    question = replace(question, headroom=headroom_fraction(headroom))
+    return replace(question, headroom=headroom_fraction(headroom))
 
-    def run(question: Question) -> Ranking:
-        if executor is None:
-            return question.run_search(0, question.size, threads, progress)
-        count = _shard_count(executor, shards, question.size)
-        parts = question.shards(count, beyond=question.quick_look() if count > 1 else inf)
-        return merge(list(executor.map(_search_shard, parts)))
 
-    return run(question) if framework is None else startable(question, framework, run)
+def search_near(question: Question, near: Sequence[int], threads: int | None = None) -> Ranking:
+    """The ranking of a question whose best strategies may be near those of another one.
+
+    Parameters
+    ----------
+    question : Question
+    near : sequence of int
+        Rows of the space to look at first, such as `Ranking.kept_rows` of a question that differs
+        little. They decide nothing but how soon the answer is known.
+    threads : int, optional
+    """
+    beyond = question.score_among(near) if near else inf
+    return question.run_search(0, question.size, threads, False, beyond=beyond)
