@@ -128,21 +128,24 @@ def shrinking_parts(points: int, rows: int, workers: int, least_rows: int) -> li
     return found
 
 
-def least_rows(costs: Costs, workers: int) -> int:
-    """Rows of the smallest item worth handing out.
+def least_rows(costs: Costs, workers: int, rows: int) -> int:
+    """Rows of the smallest item worth handing out, of so many rows in all.
 
-    The parent feeds `workers` as long as an item takes as many hand-outs and merges; and what a
-    point costs anew in every item stays below a tenth of it.
+    The parent feeds `workers` as long as an item takes as many of its turns (a hand-out and a
+    merge). Where they are more than it can feed, turns for all items and the last item together
+    take least where each takes the root of all work times a turn. What a point costs anew in every
+    item stays below a tenth of it.
     """
-    item_s = max(workers * (costs.hand_out_s + costs.merge_s), 9 * costs.point_s)
-    return max(1, ceil(item_s / costs.row_s))
+    turn_s = costs.hand_out_s + costs.merge_s
+    item_s = min(workers * turn_s, (rows * costs.row_s * turn_s) ** 0.5)
+    return max(1, ceil(max(item_s, 9 * costs.point_s) / costs.row_s))
 
 
 POLICIES: dict[str, Callable[[int, int, int, Costs], list[Item]]] = {
     "a part for each worker": lambda p, r, w, c: equal_parts(p, r, w),
     "a part for each point": lambda p, r, w, c: equal_parts(p, r, p),
     "100 parts for each point": lambda p, r, w, c: equal_parts(p, r, 100 * p),
-    "shrinking parts": lambda p, r, w, c: shrinking_parts(p, r, w, least_rows(c, w)),
+    "shrinking parts": lambda p, r, w, c: shrinking_parts(p, r, w, least_rows(c, w, p * r)),
 }
 
 

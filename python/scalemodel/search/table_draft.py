@@ -27,6 +27,8 @@ from scalemodel.search.table_file import (
 if TYPE_CHECKING:
     import pandas as pd
 
+_GROUP_ROWS = 250_000  # of a Parquet file, at least
+
 
 class Chunks:
     """The chunks of a table in a file, with the journal of those that are complete.
@@ -112,13 +114,18 @@ class Chunks:
         self.remove()
 
     def _to_parquet(self, draft: Path, metadata: Mapping[str, Any]) -> None:
-        """One row group for each chunk."""
+        """Chunks together in row groups: what a writer keeps of each until the end is much."""
         arrow = load_pyarrow()
         rows = ParquetRows(draft, metadata)
         try:
             with arrow.OSFile(str(self._path)) as source:
+                together: list[Any] = []
                 while source.tell() < self._bytes:
-                    rows.write_table(arrow.ipc.open_stream(source).read_all())
+                    together.append(arrow.ipc.open_stream(source).read_all())
+                    whole = sum(len(table) for table in together) >= _GROUP_ROWS
+                    if whole or source.tell() >= self._bytes:
+                        rows.write_table(arrow.concat_tables(together))
+                        together.clear()
         finally:
             rows.close()
 

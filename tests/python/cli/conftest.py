@@ -9,6 +9,7 @@ import pytest
 
 from command_line import run_command
 from scalemodel.cli import searches
+from scalemodel.search import table_draft
 
 
 @pytest.fixture
@@ -21,4 +22,5 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
 def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Rows that are handed on at once."""
     monkeypatch.setattr(searches, "CHUNK_ROWS", request.param)
+    monkeypatch.setattr(table_draft, "_GROUP_ROWS", request.param)
     return int(request.param)

@@ -30,7 +30,7 @@ from command_line import (
 )
 from scalemodel import cli
 from scalemodel.cli import searches
-from scalemodel.search import ranking_file
+from scalemodel.search import ranking_file, table_draft
 
 
 def same_value(text: str, value: object) -> bool:
@@ -388,6 +388,22 @@ def test_parquet_says_what_it_holds(run: Any, tmp_path: Path, chunks: int) -> No
     assert groups == -(-rows // chunks)
     question = ranking_file.question_from(metadata["question"])
     assert (question.space, question.task) == (SPACE, asked()[2])
+
+
+def test_chunks_of_a_sweep_come_together_in_row_groups(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(searches, "CHUNK_ROWS", 37)
+    tables = []
+    for least, chunks in ((1, 1), (38, 2), (100, 3), (10**6, 10**6)):
+        monkeypatch.setattr(table_draft, "_GROUP_ROWS", least)
+        path = tmp_path / f"{least}.parquet"
+        run("sweep", *QUESTION, *SMALL, "--out", path)
+        with parquet.ParquetFile(path) as file:
+            assert file.num_row_groups == -(-file.metadata.num_rows // (37 * chunks))
+            tables.append(file.read())
+    assert all(table == tables[0] for table in tables)
 
 
 def test_a_sweep_holds_one_chunk_at_a_time(
