@@ -114,17 +114,18 @@ def equal_parts(points: int, rows: int, parts: int) -> list[Item]:
     ]
 
 
-def shrinking_parts(points: int, rows: int, workers: int, least_rows: int) -> list[Item]:
-    """Parts of half of what is left for each worker (Polychronopoulos and Kuck, IEEE Trans. Comput.
-    C-36 (1987) 1425-1439), whole points while a part is larger than one, at least `least_rows`."""
-    found, at, total = [], 0, points * rows
-    while at < total:
-        size = max(least_rows, (total - at) // (2 * workers))
+def shrinking_parts(rows: int, workers: int, least_rows: int, first: int, last: int) -> list[Item]:
+    """Rows [first, last) in parts of half of what is left for each worker (Polychronopoulos and
+    Kuck, IEEE Trans. Comput. C-36 (1987) 1425-1439), whole points of `rows` rows while a part is
+    larger than one, at least `least_rows`."""
+    found, at = [], first
+    while at < last:
+        size = max(least_rows, (last - at) // (2 * workers))
         if size > rows:
             size -= (at + size) % rows  # to the end of a point
-        last = min(total, at + size)
-        found.append(Item(ceil(last / rows) - at // rows, at, last - at))
-        at = last
+        end = min(last, at + size)
+        found.append(Item(ceil(end / rows) - at // rows, at, end - at))
+        at = end
     return found
 
 
@@ -145,8 +146,30 @@ POLICIES: dict[str, Callable[[int, int, int, Costs], list[Item]]] = {
     "a part for each worker": lambda p, r, w, c: equal_parts(p, r, w),
     "a part for each point": lambda p, r, w, c: equal_parts(p, r, p),
     "100 parts for each point": lambda p, r, w, c: equal_parts(p, r, 100 * p),
-    "shrinking parts": lambda p, r, w, c: shrinking_parts(p, r, w, least_rows(c, w, p * r)),
+    "shrinking parts": lambda p, r, w, c: shrinking_parts(r, w, least_rows(c, w, p * r), 0, p * r),
 }
+
+
+def under_parents_s(
+    points: int,
+    rows: int,
+    workers: int,
+    costs: Costs,
+    spread: Sequence[float] = (1.0,),
+    group: int = 64,
+) -> tuple[int, float]:
+    """Items and seconds where parents of `group` workers each hand out an equal share of all rows:
+    the first parent has only these to serve, one after the other."""
+    shares = equal_parts(points, rows, ceil(workers / group))
+    own = Costs(0.0, costs.hand_out_s, costs.merge_s, costs.point_s, costs.row_s)
+    count, times = 0, []
+    for share in shares:
+        least = least_rows(costs, group, share.rows)
+        items = shrinking_parts(rows, group, least, share.first, share.first + share.rows)
+        count += len(items)
+        took_s = makespan_s(item_times(items, rows, costs, spread), min(group, workers), own)
+        times.append(took_s)
+    return count, makespan_s(times, len(shares), costs)
 
 
 def study(
@@ -163,6 +186,10 @@ def study(
             items = policy(points, rows, workers, costs)
             took_s = makespan_s(item_times(items, rows, costs, spread), workers, costs)
             found.append((name, workers, len(items), took_s, useful_s / (workers * took_s)))
+    for workers in WORKERS:
+        count, took_s = under_parents_s(points, rows, workers, costs, spread)
+        share = useful_s / (workers * took_s)
+        found.append(("parents of 64 workers", workers, count, took_s, share))
     return found
 
 

@@ -81,6 +81,17 @@ def test_every_way_of_handing_out_hands_out_every_row_once(
         assert sum(uneven) == pytest.approx(points * rows)
 
 
+@given(points=st.integers(1, 30), workers=st.integers(1, 300), costs=COSTS)
+def test_parents_of_workers_are_no_faster_than_their_work(
+    points: int, workers: int, costs: study.Costs
+) -> None:
+    rows = 1000
+    items, took_s = study.under_parents_s(points, rows, workers, costs)
+    work_s = points * (costs.point_s + rows * costs.row_s)
+    assert items >= 1
+    assert took_s * (1 + 1e-9) >= costs.serial_s + work_s / workers
+
+
 def test_shrinking_parts_keep_hundreds_of_workers_busy() -> None:
     costs = study.Costs(0.1, 2e-4, 1e-4, 0.02, 2.5e-7)
     spread = random.Random(0).choices((0.5, 0.75, 1.0, 1.75), k=997)
@@ -92,6 +103,7 @@ def test_shrinking_parts_keep_hundreds_of_workers_busy() -> None:
     assert found["shrinking parts", 512] > 0.85
     assert found["shrinking parts", 512] > found["a part for each point", 512]
     assert found["shrinking parts", 512] > 2 * found["100 parts for each point", 512]
+    assert found["parents of 64 workers", 4096] > 1.5 * found["shrinking parts", 4096]
 
 
 @pytest.fixture(scope="module")
