@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <string>
 #include <utility>
 
-#include "scalemodel/base/error.hpp"
 #include "scalemodel/base/index.hpp"
 #include "scalemodel/costs/task_model.hpp"
 #include "scalemodel/costs/vision_cost.hpp"
@@ -47,25 +45,6 @@ ModelFlop model_flop(const Model& model, const Task& task, const Packing& packin
     flop.images = task.images * model.vision.forward_flop(patches);
   }
   return flop;
-}
-
-/// Documents that fit into a sequence. Throws MalformedQuestion for others.
-Packing checked(Packing packing, const Task& task) {
-  for (const int length : packing.lengths) {
-    if (length >= 1 && length <= task.sequence) continue;
-    throw MalformedQuestion(
-        "lengths: a document of " + std::to_string(length) +
-        " tokens; each must have from 1 to sequence=" + std::to_string(task.sequence));
-  }
-  if (packing.packed() && task.source_tokens > 0) {
-    throw MalformedQuestion("lengths: source_tokens=" + std::to_string(task.source_tokens) +
-                            " are of a whole sequence; give either");
-  }
-  if (packing.packed() && task.images > 0) {
-    throw MalformedQuestion("lengths: images=" + std::to_string(task.images) +
-                            " are of a whole sequence; give either");
-  }
-  return packing;
 }
 
 /// Whether bytes move at all: a rate that is not stated is none, and takes for ever.
@@ -240,7 +219,7 @@ Tables::Tables(Model model, Cluster cluster, Task task, Stack stack, Packing pac
       cluster_(cluster),
       task_(seen_by(model_, task)),
       stack_(stack),
-      packing_(checked(std::move(packing), task_)),
+      packing_(packing_for(std::move(packing), task_)),
       pack_spread_(scalemodel::pack_spread(packing_, task_.sequence)),
       flop_(model_flop(model_, task_, packing_)),
       rates_stated_(states_rates(cluster_, stack_)) {

@@ -79,4 +79,22 @@ Task seen_by(const Model& model, Task task) {
   return task;
 }
 
+Packing packing_for(Packing packing, const Task& task) {
+  for (const int length : packing.lengths) {
+    if (length >= 1 && length <= task.sequence) continue;
+    throw MalformedQuestion(
+        "lengths: a document of " + std::to_string(length) +
+        " tokens; each must have from 1 to sequence=" + std::to_string(task.sequence));
+  }
+  if (packing.packed() && task.source_tokens > 0) {
+    throw MalformedQuestion("lengths: source_tokens=" + std::to_string(task.source_tokens) +
+                            " are of a whole sequence; give either");
+  }
+  if (packing.packed() && task.images > 0) {
+    throw MalformedQuestion("lengths: images=" + std::to_string(task.images) +
+                            " are of a whole sequence; give either");
+  }
+  return packing;
+}
+
 }  // namespace scalemodel
