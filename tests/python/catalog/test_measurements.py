@@ -172,7 +172,7 @@ def test_training_runs_are_of_many_kinds(training: list[dict[str, str]]) -> None
     assert max(counts) > 10_000
     assert sum(row["status"] == "OOM" for row in training) == 346
     assert sum(bool(row["memory_GB"]) for row in training) >= 96
-    assert {row["fitted"] for row in training} == {"yes", "no", "accelerator"}
+    assert {row["fitted"] for row in training} == {"yes", "no", "interval", "accelerator"}
     for row in training:
         if row["status"] == "ok" and row["complete"] == "yes" and row["quality"] in "AB":
             assert math.isfinite(float(row["norm_step_time_s"]))
