@@ -11,9 +11,11 @@ import os
 import re
 import stat
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -261,8 +263,18 @@ def _aliases(kind: str, paths: tuple[tuple[str, Path, int], ...]) -> dict[str, s
     return index
 
 
-#: Of each kind: its files, when each was written, and the names its aliases stand for.
-_KNOWN_ALIASES: dict[str, tuple[Mapping[str, Path], dict[str, int], dict[str, str]]] = {}
+@dataclass(frozen=True)
+class _KnownAliases:
+    """Names that the aliases of a kind stand for, as its files were."""
+
+    paths: Mapping[str, Path]
+    written_ns: Mapping[str, int]
+    names_of: Mapping[str, str]
+    looked_s: float  # when, by the monotonic clock
+
+
+_KNOWN_ALIASES: dict[str, _KnownAliases] = {}
+_LOOK_EVERY_S = 0.2  # at all files of the package, for what no alias stands for
 when_changed(_KNOWN_ALIASES.clear)
 
 
@@ -270,17 +282,21 @@ def _by_alias(kind: str, paths: Mapping[str, Path], label: str) -> str | None:
     """Entry that a label stands for, by a look at one file where that is known already.
 
     `_paths` has looked at the folders and at every private file. A file of the package that was
-    edited since is noticed where it is the one found, or where nothing is.
+    edited since is noticed where it is the one found, and soon where nothing is.
     """
     wanted = normalised(str(label))
-    listed, written_ns, names_of = _KNOWN_ALIASES.get(kind, ({}, {}, {}))
-    found = names_of.get(wanted) if listed is paths else None
-    if found is not None and _modified_ns(paths[found]) == written_ns[found]:
-        return found
+    known = _KNOWN_ALIASES.get(kind)
+    now_s = time.monotonic()
+    if known is not None and known.paths is paths:
+        found = known.names_of.get(wanted)
+        if found is None and now_s < known.looked_s + _LOOK_EVERY_S:
+            return None
+        if found is not None and _modified_ns(paths[found]) == known.written_ns[found]:
+            return found
     written_ns = {name: _modified_ns(path) for name, path in paths.items()}
     stamped = tuple((name, path, written_ns[name]) for name, path in paths.items())
     names_of = _aliases(kind, stamped)
-    _KNOWN_ALIASES[kind] = (paths, written_ns, names_of)
+    _KNOWN_ALIASES[kind] = _KnownAliases(paths, written_ns, names_of, now_s)
     return names_of.get(wanted)
 
 
