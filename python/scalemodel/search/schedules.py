@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import scalemodel._core as _core
 from scalemodel import resolve
@@ -114,7 +114,13 @@ class ScheduleComparison(Sequence[ScheduleOption]):
     def __len__(self) -> int:
         return len(self._options)
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    @overload
+    def __getitem__(self, index: int | str) -> ScheduleOption: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ScheduleOption, ...]: ...
+
+    def __getitem__(self, index: int | str | slice) -> ScheduleOption | tuple[ScheduleOption, ...]:
         if not isinstance(index, str):
             return self._options[index]
         for option in self._options:
