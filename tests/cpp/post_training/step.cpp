@@ -179,7 +179,7 @@ TEST_CASE("by hand: new weights over links, and states to the host and back") {
   pool.accelerator.memory_bandwidth = 2000 * unit::GB / unit::s;
   pool.accelerator.host_bandwidth = 32 * unit::GB / unit::s;
   const WeightSet weights{8e9, 0, 1000, Precision::bf16};
-  const RefitCosts costs{Seconds{0.1}, 100 * unit::us, 200 * unit::us};
+  const RefitCosts costs{Seconds{0.1}, 100 * unit::us, 200 * unit::us, {}};
   const auto refit = [&](RefitWay way, int ranks) {
     return refit_time(weights, pool, pool, {way, ranks}, costs).base();
   };
