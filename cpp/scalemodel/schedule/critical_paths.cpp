@@ -59,7 +59,7 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
     traffic_columns_.push_back({column, static_cast<std::uint8_t>(traffic_uses_.size())});
   }
   // Those of a step's traffic come last: sums are begun without them.
-  std::ranges::stable_partition(uses_, [&](const Use& use) {
+  std::stable_partition(uses_.begin(), uses_.end(), [&](const Use& use) {
     return std::ranges::find(other_columns_, use.column) != other_columns_.end();
   });
   for (std::size_t row = 0; row < rows.size(); ++row) {
