@@ -45,6 +45,13 @@ TEST_CASE("an answer does not depend on what else was tabulated, or in which ord
   std::vector<Strategy> strategies;
   for (int i = 0; i < testing::draws(600); ++i)
     strategies.push_back(testing::random_strategy(random));
+  // Groups as large that lie as far apart as their placement says, rarely drawn side by side.
+  for (std::uint8_t placement = 0; placement < 24; ++placement) {
+    Strategy strategy = degrees(2, 2);
+    strategy.cp = 2;
+    strategy.placement = static_cast<Placement>(placement);
+    strategies.push_back(strategy);
+  }
   std::vector<testing::Question> questions = testing::all_questions();
   Cluster hosts = testing::reference_cluster(64);  // pairs below a switch, sockets of four
   hosts.scale_up.levels = {2, 20 * (unit::GB / unit::s), 4, 15 * (unit::GB / unit::s)};
