@@ -72,26 +72,20 @@ class PoolSearch(FleetSearch):
 
     def _simulated(self, counts: Counts) -> Kept:
         early = {name: limit for name, limit in self.limits.items() if name.startswith("ttft")}
-        late, good = 0, False
-        for policy in self.policies:
-            if not self._within(self._prefilled(policy, counts), early):
-                late += 1
-                continue
-            served = self.served(counts, policy)
-            if not self.within(served):
-                continue
-            good = True
-            if self.wrongs:
-                served = self.served(counts, policy, **self.wrongs)
-                if not self.within(served):
-                    continue
-            self.good.append(counts)
-            return policy, served
-        (self.good if good else self.failed).append(counts)
-        if late == len(self.policies):
+        timely = 0
+
+        def in_time() -> Iterator[FleetPolicy]:
+            nonlocal timely
+            for policy in self.policies:
+                if self._within(self._prefilled(policy, counts), early):
+                    timely += 1
+                    yield policy
+
+        kept = self._first_kept(counts, in_time())
+        if not timely:
             # First tokens come from the prefill pool: no decode pool mends them.
             self.failed.append(self.sides(counts)[0] + self.sides(self.most)[1])
-        return None
+        return kept
 
     def first_found(self) -> list[Counts]:
         """Pools of one kind each that keep the limits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -133,8 +133,12 @@ class FleetSearch:
         return simulate_fleet(self.trace, fleet, router=policy.router, **given)
 
     def _simulated(self, counts: Counts) -> Kept:
+        return self._first_kept(counts, self.policies)
+
+    def _first_kept(self, counts: Counts, policies: Iterable[FleetPolicy]) -> Kept:
+        """The first policy that keeps the limits, with what goes wrong as well."""
         good = False
-        for policy in self.policies:
+        for policy in policies:
             served = self.served(counts, policy)
             if not self.within(served):
                 continue
