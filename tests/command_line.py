@@ -13,6 +13,7 @@ import pytest
 
 import scalemodel as sm
 from scalemodel import cli
+from scalemodel.search.ranking import Question
 
 QUESTION = ["llama3_8b", "--cluster", "dgx_h100", "--global-batch", "64", "--sequence", "8192"]
 SMALL = ["--pp", "1", "--cp", "1", "--micro-batch", "1", "2"]
@@ -48,6 +49,12 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: object) -> Ran:
 
 def asked() -> tuple[str, sm.Cluster, sm.Training]:
     return "llama3_8b", sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=8192)
+
+
+def shard_rows(count: int) -> list[tuple[int, int]]:
+    """First and last row, the latter not included, of every shard of the question."""
+    model, *rest = asked()
+    return [(s.first, s.last) for s in Question(sm.model(model), *rest, SPACE).shards(count)]
 
 
 def best(**options: Any) -> sm.Ranking:

@@ -47,7 +47,7 @@ class PausedCoverage:
         """Its fixtures included."""
         counting = getattr(item.config.pluginmanager.getplugin("_cov"), "cov_controller", None)
         marked = item.get_closest_marker("repeats") is not None
-        repeats = marked or {"laws", "test_accuracy.py"} & set(item.path.parts)
+        repeats = marked or {"laws", "fuzz", "test_accuracy.py"} & set(item.path.parts)
         if counting is None or not repeats:
             return (yield)
         counting.pause()

@@ -19,6 +19,7 @@ void bind_estimator(pybind11::module_& m);
 void bind_timeline(pybind11::module_& m);
 void bind_scheduler(pybind11::module_& m);
 void bind_serving(pybind11::module_& m);
+void bind_drafts(pybind11::module_& m);
 void bind_post_training(pybind11::module_& m);
 void bind_search(pybind11::module_& m);
 void bind_fleet(pybind11::module_& m);

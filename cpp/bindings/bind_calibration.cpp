@@ -330,10 +330,14 @@ void bind_fit_dispatch(py::module_& m) {
 void bind_conformal(py::module_& m) {
   m.def(
       "conformal_bound",
-      [](const NumberColumn& values, const NumberColumn& weights, double coverage) {
+      [](const NumberColumn& values, const NumberColumn& weights, double coverage,
+         double next_weight) {
         require_length(weights.size(), values.size(), "weights");
         if (!(coverage > 0) || !(coverage < 1)) {
           throw MalformedQuestion("coverage: must lie between 0 and 1");
+        }
+        if (!(next_weight >= 0) || !std::isfinite(next_weight)) {
+          throw MalformedQuestion("next_weight: must be at least 0 and finite");
         }
         for (py::ssize_t i = 0; i < values.size(); ++i) {
           if (!std::isfinite(values.at(i)) || !(weights.at(i) > 0)) {
@@ -341,10 +345,12 @@ void bind_conformal(py::module_& m) {
           }
         }
         const auto length = static_cast<std::size_t>(values.size());
-        return conformal_bound({values.data(), length}, {weights.data(), length}, coverage);
+        return conformal_bound({values.data(), length}, {weights.data(), length}, coverage,
+                               next_weight);
       },
-      py::arg("values"), py::arg("weights"), py::arg("coverage"),
-      "What the next value does not exceed with that probability; infinite for too few values.");
+      py::arg("values"), py::arg("weights"), py::arg("coverage"), py::arg("next_weight") = 0.0,
+      "What the next value does not exceed with that probability; infinite for too few values. It "
+      "weighs the mean of their weights, unless next_weight is given.");
 }
 
 }  // namespace

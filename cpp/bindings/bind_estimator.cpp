@@ -37,7 +37,7 @@ void bind_estimator(py::module_& m) {
   py::class_<MeasuredRun>(m, "MeasuredRun", "A measured training step.")
       .def(py::init([](const Model& model, const Cluster& cluster, const Task& task,
                        const std::vector<Strategy>& strategies, double step_time_s, double weight,
-                       const std::optional<Stack>& facts) {
+                       const std::optional<Stack>& facts, bool own_launch) {
              const bool usable = std::isfinite(step_time_s) && step_time_s > 0 &&
                                  std::isfinite(weight) && weight > 0 && !strategies.empty();
              if (!usable) {
@@ -50,20 +50,14 @@ void bind_estimator(py::module_& m) {
                  throw MalformedQuestion("strategies: one of them cannot run");
                }
              }
-             return MeasuredRun{model,  cluster, task, strategies, Seconds{step_time_s},
-                                weight, facts};
+             return MeasuredRun{model,  cluster, task,      strategies, Seconds{step_time_s},
+                                weight, facts,   own_launch};
            }),
            py::arg("model"), py::arg("cluster"), py::arg("task"), py::arg("strategies"),
-           py::arg("step_time_s"), py::arg("weight") = 1.0, py::arg("facts") = py::none());
+           py::arg("step_time_s"), py::arg("weight") = 1.0, py::arg("facts") = py::none(),
+           py::arg("own_launch") = false);
   m.def("fit_stack", &fit_stack_to, py::arg("start"), py::arg("runs"), py::arg("pull") = 0.0,
         "Fitted stack, standard errors of its four constants, predicted seconds of the runs.");
-  m.def(
-      "reported_memory_bytes",
-      [](const Estimate& estimate, const Stack& stack) {
-        return reported_memory(estimate, stack).base();
-      },
-      py::arg("estimate"), py::arg("stack"),
-      "Memory of an estimate as the log of the stack states it.");
   py::class_<Tables>(m, "Tables", "Costs of a (model, cluster, task, stack) on small axes.")
       .def(py::init<Model, Cluster, Task, Stack, Packing>(), py::arg("model"), py::arg("cluster"),
            py::arg("task"), py::arg("stack"), py::arg_v("packing", Packing{}, "..."))
@@ -83,6 +77,14 @@ void bind_estimator(py::module_& m) {
           },
           py::arg("strategy"), py::arg("estimate"), py::arg("step_time_s"),
           "The estimate of a strategy whose step is known to take this long.")
+      .def(
+          "reported_memory_bytes",
+          [](Tables& tables, const Strategy& strategy, const Estimate& estimate) {
+            tables.tabulate(strategy);
+            return reported_memory(tables, strategy, estimate).base();
+          },
+          py::arg("strategy"), py::arg("estimate"),
+          "Memory of a strategy's estimate as the log of the stack states it.")
       .def("operators", &operator_rows, py::arg("strategy"), py::arg("kind"),
            "Operators of one layer of a kind; kind = number of kinds: the head.")
       .def_property_readonly("cells", &Tables::cells, "Tabulated degrees.")

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "bindings/serving_instance.hpp"
@@ -7,6 +5,7 @@
 #include "scalemodel/power/node.hpp"
 #include "scalemodel/power/serving.hpp"
 #include "scalemodel/serving/decode_load.hpp"
+#include "scalemodel/serving/demand.hpp"
 
 namespace scalemodel::bindings {
 
@@ -17,27 +16,34 @@ void bind_power(py::module_& m) {
   bind_record<ServingPower>(m, "Power of decoding, as fractions of the power limit.");
   bind_record<DecodeLoad>(m, "One decoding step of a model on some accelerators.");
   m.def(
-      "decode_load",
-      [](const Instance& instance, const RequestMix& mix, double sequences, bool experts,
+      "instance_power_w",
+      [](const Instance& instance, const RequestMix& mix, double sequences,
+         const ServingPower& serving, const ServingPower& expert_serving, bool experts,
          bool narrow) {
         const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
-        return decode_load({instance.model, instance.cluster, instance.layout, instance.blocks,
-                            capacity, experts, narrow},
-                           mix, checked("sequences", sequences, 0, kMany));
-      },
-      py::arg("instance"), py::arg("mix"), py::arg("sequences"), py::kw_only(), py::arg("experts"),
-      py::arg("narrow"), "A step of running sequences, as the law of serving power knows it.");
-  m.def(
-      "expert_pool_load",
-      [](const Instance& instance, const RequestMix& mix, double sequences, bool narrow) {
-        const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
+        const double running = checked("sequences", sequences, 0, kMany);
         const Cluster& on = instance.pool ? instance.pool->cluster : instance.cluster;
-        return expert_pool_load({instance.model, instance.cluster, instance.layout, instance.blocks,
-                                 capacity, true, narrow},
-                                on.accelerator, checked("sequences", sequences, 0, kMany));
+        PoolLoad busy;
+        if (instance.layout.has_expert_pool()) {
+          instance.expect(mix);
+          busy = instance.times.pools(Demand(mix).work(running));
+        }
+        return instance_power({instance.model, instance.cluster, instance.layout, instance.blocks,
+                               capacity, experts, narrow},
+                              mix, running, {instance.cluster.accelerator, serving},
+                              {on.accelerator, expert_serving}, busy)
+            .base();
       },
-      py::arg("instance"), py::arg("mix"), py::arg("sequences"), py::kw_only(), py::arg("narrow"),
-      "The same of the pool that holds the experts of an instance alone.");
+      py::arg("instance"), py::arg("mix"), py::arg("sequences"), py::kw_only(), py::arg("serving"),
+      py::arg("expert_serving"), py::arg("experts"), py::arg("narrow"),
+      "Mean watts of the accelerators of an instance, those of an expert pool among them.");
+  m.def(
+      "instance_price_usd_per_s",
+      [](const ServingLayout& layout, const Cluster& cluster, const Cluster& expert_cluster) {
+        return instance_price(layout, cluster.price, expert_cluster.price).base();
+      },
+      py::arg("layout"), py::arg("cluster"), py::arg("expert_cluster"),
+      "Price of the accelerators of an instance; 0 where one of its clusters has none.");
   m.def(
       "step_under_cap",
       [](const PowerPhases& power, const ClockPower& clock, const StepPhases& phases,
@@ -46,13 +52,11 @@ void bind_power(py::module_& m) {
       "The step under a power limit of each accelerator, in watts.");
   m.def(
       "serving_power_w",
-      [](const ServingPower& serving, double limit_w, const DecodeLoad& load, double busy) {
-        DecodeActivity activity = decode_activity(load, serving);
-        activity.busy_fraction = std::min(activity.busy_fraction, busy);
-        return serving_power(serving, Watts{limit_w}, activity).base();
+      [](const ServingPower& serving, double limit_w, const DecodeLoad& load) {
+        return serving_power(serving, Watts{limit_w}, decode_activity(load, serving)).base();
       },
-      py::arg("serving"), py::arg("limit_w"), py::arg("load"), py::arg("busy_fraction") = 1.0,
-      "Mean watts of one accelerator that decodes, at most this share of the time.");
+      py::arg("serving"), py::arg("limit_w"), py::arg("load"),
+      "Mean watts of one accelerator that decodes.");
   m.def(
       "decode_activity",
       [](const ServingPower& serving, const DecodeLoad& load) {

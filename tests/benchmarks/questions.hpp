@@ -1,4 +1,4 @@
-// What the benchmarks of the engine share: a model and a cluster.
+// What the benchmarks of the engine share: two models and a cluster.
 #pragma once
 
 #include "scalemodel/hardware/cluster.hpp"
@@ -17,6 +17,19 @@ inline DecoderShape gpt3_175b() {
   s.heads = 96;
   s.ffn = 49152;
   s.norm = Norm::layernorm;
+  return s;
+}
+
+/// Llama 3.1 405B: 126 layers, eight key/value heads.
+inline DecoderShape llama_405b() {
+  DecoderShape s;
+  s.layers = 126;
+  s.hidden = 16384;
+  s.vocab = 128256;
+  s.heads = 128;
+  s.kv_heads = 8;
+  s.ffn = 53248;
+  s.gated = true;
   return s;
 }
 

@@ -16,19 +16,6 @@
 namespace scalemodel {
 namespace {
 
-/// Llama 3.1 405B: 126 layers, eight key/value heads.
-DecoderShape llama_405b() {
-  DecoderShape s;
-  s.layers = 126;
-  s.hidden = 16384;
-  s.vocab = 128256;
-  s.heads = 128;
-  s.kv_heads = 8;
-  s.ffn = 53248;
-  s.gated = true;
-  return s;
-}
-
 template <auto Member>
 using ValueOf = std::remove_cvref_t<decltype(Strategy{}.*Member)>;
 
@@ -104,7 +91,8 @@ Question calculon() {
   exclude<&Strategy::regather>(s.exclusions[2], false);
   exclude<&Strategy::recompute>(s.exclusions[3], Recompute::full);
   exclude<&Strategy::offload_activations>(s.exclusions[3], true);
-  s.redundant = 1U << field_index(&Strategy::sequence_parallel) |
+  s.redundant = 1U << field_index(&Strategy::placement) |
+                1U << field_index(&Strategy::sequence_parallel) |
                 1U << field_index(&Strategy::regather) | 1U << field_index(&Strategy::split_p2p);
   s.tiers = true;
   return {Tables(make_decoder(shape), cluster(ranks), task, Stack{}), s};

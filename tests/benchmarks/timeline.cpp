@@ -10,19 +10,6 @@
 namespace scalemodel {
 namespace {
 
-/// 126 layers, eight key/value heads, 405 billion parameters.
-DecoderShape llama_405b() {
-  DecoderShape s;
-  s.layers = 126;
-  s.hidden = 16384;
-  s.vocab = 128256;
-  s.heads = 128;
-  s.kv_heads = 8;
-  s.ffn = 53248;
-  s.gated = true;
-  return s;
-}
-
 /// TP 8, PP 16, VP 8 on 1,024 accelerators: 128 micro-batches of 128 uneven chunks.
 Tables tables_of_405b() {
   Task task;

@@ -58,13 +58,13 @@ TYPED = r"""
 sm.model("lama3_70b")
     model | lama3_70b | llama3_70b | did you mean
 sm.model("Qwen/Qwen9-1T")
-    model | Qwen/Qwen9-1T | models of the family qwen: qwen2 | pass its config.json
-sm.model("MiniMaxAI/MiniMax-M2")
-    model | MiniMax-M2 | models of the family minimax: minimax_m1 | pass its config.json
-sm.model("rwkv/rwkv7-2.9B")
-    model | rwkv7 | families of the catalogue: | pass its config.json
-sm.model("mistralai/Mistral-Large-Instruct-2411")
-    model | Mistral-Large-Instruct | family mistral: ministral_3_3b | pass its config.json
+    model | Qwen/Qwen9-1T | models of the family qwen: qwen1_5 | pass its config.json
+sm.model("MiniMaxAI/MiniMax-M9")
+    model | MiniMax-M9 | models of the family minimax: minimax_m1 | pass its config.json
+sm.model("NX-AI/xLSTM-9B")
+    model | xLSTM | families of the catalogue: | pass its config.json
+sm.model("mistralai/Mistral-Large-4-Instruct")
+    model | Mistral-Large-4 | family mistral: mistral_7b | pass its config.json
 sm.model("70b")
     model | '70b' | llama3_70b | did you mean
 sm.model(70e9)

@@ -489,7 +489,7 @@ def test_a_search_is_the_head_of_the_sorted_sweep(
 ) -> None:
     assume(priced(question, objective))
     if redundant:
-        knobs = ["sequence_parallel", "regather", "sharding", "recompute_layers"]
+        knobs = ["placement", "sequence_parallel", "regather", "sharding", "recompute_layers"]
         space = question.space.replace(redundant=knobs, tiers=True)
         question = dataclasses.replace(question, space=space)
     assume(0 < question.size < 10_000)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import scalemodel
+from scalemodel.catalog import tomllib
 
 IMPORT_BUDGET_S = 0.060
 
@@ -79,6 +80,23 @@ def test_versions_agree(repository: Path) -> None:
     assert f"## {written[1]}" in changelog
     cited = (repository / "README.md").read_text(encoding="utf-8")
     assert f"  version = {{{written[1]}}}," in cited
+
+
+def test_versions_of_python_agree(repository: Path) -> None:
+    tables = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    named = [
+        version[1]
+        for text in tables["project"]["classifiers"]
+        if (version := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", text))
+    ]
+    minors = [int(version.removeprefix("3.")) for version in named]
+    assert minors == list(range(minors[0], minors[-1] + 1))
+    assert tables["project"]["requires-python"] == f">={named[0]}"
+    assert tables["tool"]["ruff"]["target-version"] == f"py3{minors[0]}"
+    wheels = tables["tool"]["cibuildwheel"]["build"].split()
+    assert wheels == [f"cp3{minor}-*" for minor in minors]
+    workflow = (repository / ".github/workflows/test.yml").read_text(encoding="utf-8")
+    assert f'python: ["{named[0]}", "{named[-1]}"]' in workflow  # the oldest and the newest
 
 
 @pytest.mark.parametrize("name", ["py.typed", "_core.pyi"])

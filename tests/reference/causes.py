@@ -82,13 +82,17 @@ def wide_gradients(c: Comparison) -> Comparison:
     return c.asking(c.asked.but(task=c.asked.task.replace(gradient_precision="bf16")))
 
 
+#: Share of memory bandwidth that flat products reach.
+FLAT_MEMORY_FRACTION = 0.9
+
+
 def flat_products(accelerator: _core.Accelerator, of_peak: float) -> _core.Accelerator:
     """Matrix products at one fraction of peak, their bytes moved before or after."""
     flat = _core.TileGemm(
         burst_fraction=of_peak,
         sustained_fraction=of_peak,
         throttle_s=1.0,
-        memory_fraction=0.9,
+        memory_fraction=FLAT_MEMORY_FRACTION,
         blend=1.0,
     )
     precision = _core.precisions().index("bf16")
@@ -99,7 +103,7 @@ def flat_products(accelerator: _core.Accelerator, of_peak: float) -> _core.Accel
         tile_columns=[64, *[0] * 7],
         reference_peak_flop_per_s=accelerator.peak_flop_per_s[precision],
         roofline_compute_fraction=of_peak,
-        roofline_memory_fraction=0.9,
+        roofline_memory_fraction=FLAT_MEMORY_FRACTION,
     )
     return accelerator.replace(multiprocessors=1, clock_hz=1e11, gemm=kernels)
 
@@ -185,6 +189,23 @@ def calculon_rates(c: Comparison) -> Comparison:
     return c.asking(c.asked.but(cluster=c.asked.cluster.replace(accelerator=accelerator)))
 
 
+#: Of a block's weights, those whose input gradients a ring exchange feeds: what attention writes
+#: through and the second feed-forward matrix, 1 + 4 of 4 + 8 squares of the hidden size.
+FED_BACKWARD = 5 / 12
+
+
+def whole_products(c: Comparison) -> Comparison:
+    """Products under a ring exchange are whole; in pieces, one a rank, each reads all weights."""
+    peer = c.peer
+    if peer.text("tensor_par_overlap") != "ring":
+        return c
+    bandwidth = FLAT_MEMORY_FRACTION * c.asked.cluster.accelerator.memory_bandwidth_bytes_per_s
+    reads = (peer.tp - 1) * (1 + FED_BACKWARD)
+    again_s = reads * peer.out("block_weight_space") / bandwidth
+    passes = peer.stage_layers * (peer.micro_batches + (peer.pp - 1) / peer.chunks)
+    return dataclasses.replace(c, theirs_s=c.theirs_s + passes * again_s)
+
+
 # -------------------------------------------------------------------------------- llm-analysis
 FORWARD = ("latency_fwd_attn", "latency_fwd_mlp", "latency_fwd_layernorm", "latency_fwd_tp_comm")
 ENDS = ("latency_fwd_input_embedding", "latency_fwd_output_embedding_loss")
@@ -264,6 +285,7 @@ CAUSES: dict[str, dict[str, Cause]] = {
         "links": calculon_links,
         "stream": whole_stream,
         "rates": calculon_rates,
+        "pieces": whole_products,
     },
     "llm-analysis": {
         "selective": selective_twice,

@@ -495,7 +495,11 @@ def test_every_shipped_cluster_runs(name: str) -> None:
     core = sm.cluster(name).core
     bf16 = core.accelerator.peak_flop_per_s[_core.precisions().index("bf16")]
     task = TASK.replace(precision="bf16" if bf16 > 0 else "fp16")
-    runs(ask("llama3_8b", cluster=sm.cluster(name, accelerators=16), task=task, tp=2))
+    # Whole nodes of 16 accelerators or more.
+    nodes_of = -(-16 // core.node_accelerators)
+    cluster = sm.cluster(name, nodes=nodes_of)
+    batch = 16 * nodes_of * core.node_accelerators
+    runs(ask("llama3_8b", cluster=cluster, task=task.replace(global_batch=batch), tp=2))
 
 
 # -------------------------------------------------- SimAI: corner cases of degrees hang or overflow

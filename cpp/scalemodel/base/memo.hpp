@@ -10,8 +10,7 @@
 
 namespace scalemodel {
 
-/// Values by `N` numbers, which are all that they depend on. Open addressing, nothing is forgotten.
-/// Of one thread.
+/// Values by `N` numbers, which are all that they depend on. Open addressing. Of one thread.
 template <class Value, std::size_t N>
 class Memo {
  public:
@@ -26,6 +25,12 @@ class Memo {
     if (2 * ++used_ > slots_.size()) grow();
     slots_[slot_of(key)] = {key, made, true};
     return made;
+  }
+
+  /// Forgets all values and keeps the room for as many.
+  void clear() noexcept {
+    if (used_ > 0) slots_.assign(slots_.size(), Slot{});
+    used_ = 0;
   }
 
  private:
@@ -43,11 +48,17 @@ class Memo {
     }
     return static_cast<std::size_t>(mixed);
   }
+  /// Without the call that a comparison of arrays is to most compilers.
+  static bool same(const Key& a, const Key& b) noexcept {
+    std::uint64_t differs = 0;
+    for (std::size_t part = 0; part < N; ++part) differs |= a[part] ^ b[part];
+    return differs == 0;
+  }
   /// Where `key` is, or the free slot for it.
   std::size_t slot_of(const Key& key) const noexcept {
     const std::size_t last = slots_.size() - 1;
     std::size_t slot = hash(key) & last;
-    while (slots_[slot].used && slots_[slot].key != key) slot = (slot + 1) & last;
+    while (slots_[slot].used && !same(slots_[slot].key, key)) slot = (slot + 1) & last;
     return slot;
   }
   void grow() {

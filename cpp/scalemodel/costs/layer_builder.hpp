@@ -1,6 +1,7 @@
 // Collects the operators of one layer: what each costs, and the CPU overhead of launching it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -22,7 +23,18 @@ struct LinearOptions {
   bool weightless = false;       ///< of two activations
   double taps = 1;               ///< of a convolution as a GEMM
   double gradient_slowdown = 1;  ///< of the GEMM of its input's gradient
+  /// Pieces of a GEMM that a ring exchange among tensor ranks feeds or empties rank by rank, and of
+  /// the GEMM of its input's gradient.
+  double pieces = 1, gradient_pieces = 1;
 };
+
+/// Streams that the pieces of a GEMM under a ring exchange take turns on. Source:
+/// NVIDIA/TransformerEngine, comm_gemm_overlap.h: num_max_streams.
+inline constexpr double kRingStreams = 3;
+
+/// Launches of every piece behind the first: its GEMM, what sends and what awaits the next one.
+/// Counted in CommOverlapP2PBase::split_overlap_ag (comm_gemm_overlap.cpp), not timed.
+inline constexpr double kPieceKernels = 3;
 
 /// Kernels of one GEMM in a narrow format: scale factors of both operands are laid out for the
 /// tensor cores, then multiplied (counted in Transformer Engine, not timed).
@@ -42,6 +54,11 @@ inline constexpr double kOperationLaunches = 1.2;
 inline constexpr double kRowScaledInput = 2, kRowScaledResult = 4;
 inline constexpr double kRowScaledWeightForward = 3, kRowScaledWeightBackward = 5;
 
+/// Operations of the framework around a region that runs again in the backward pass, beside those
+/// within it: 350 us, and 30 to 50 us where states of random numbers are kept, of 7.1 us each in
+/// the mean (pytorch/torchtitan#1323, #2380: torch.utils.checkpoint on a node of eight GPUs).
+inline constexpr double kCheckpointOperations = 55;
+
 /// Collects the operators of a layer.
 class LayerBuilder {
  public:
@@ -49,9 +66,11 @@ class LayerBuilder {
                MessageList* messages)
       : conditions_(conditions), cluster_(cluster), list_(list), messages_(messages) {}
 
-  /// The module that operators belong to from here on; none: nothing repeats them by itself.
-  void enter(std::optional<Module> module) {
+  /// The module that operators belong to from here on; none: nothing repeats them by itself. A
+  /// kernel that is part of the linear layer behind it is no region of its own.
+  void enter(std::optional<Module> module, bool region = true) {
     module_ = module ? &modules_[static_cast<std::size_t>(*module)] : nullptr;
+    if (module_ != nullptr && region) module_->entered += 1;
   }
 
   /// y[m,n] = x[m,k] w[k,n]: forward, dx = dy w' and dw = x' dy, the last accumulated into the
@@ -66,16 +85,20 @@ class LayerBuilder {
     const double together = one_by_one ? 1 : options.batch;
     const double taps = options.taps;
     const auto gemm_time = [&](double rows, double columns, double depth, double output_bytes,
-                               bool quantised, bool transposed = false) {
-      return (options.batch / together) *
-             timer.time(
-                 {rows, columns, depth, together, output_bytes, quantised, transposed, taps}) /
+                               bool quantised, bool transposed = false, double pieces = 1) {
+      // Of pieces a few run side by side.
+      const double beside = pieces > 1 ? std::min(pieces, kRingStreams) : together;
+      const double rounds = pieces > 1 ? pieces / beside : options.batch / together;
+      return rounds *
+             timer.time({rows / pieces, columns, depth, beside, output_bytes, quantised, transposed,
+                         taps}) /
              efficiency;
     };
-    const Seconds forward = gemm_time(m, n, k, element, options.fused);
+    const Seconds forward = gemm_time(m, n, k, element, options.fused, false, options.pieces);
     // The gradient of a convolution's input is a convolution of that of its output.
     const Seconds input_gradient =
-        options.gradient_slowdown * gemm_time(m, k / taps, n * taps, element, options.fused);
+        options.gradient_slowdown *
+        gemm_time(m, k / taps, n * taps, element, options.fused, false, options.gradient_pieces);
     // Added up inside the GEMM, the sum is read and written. Otherwise the GEMM writes a
     // gradient of its own, which another kernel adds to the sum: 3 values; where the sum is in FP32
     // this one is then cast (6 bytes), added to that (12) and zeroed (2).
@@ -92,10 +115,10 @@ class LayerBuilder {
     }
     const bool added = !fused && !options.frozen && !cast;
     if (added) {
-      weight_gradient += memory_time(
-          Bytes{options.batch * n * k * (3 * element + widened)},
-          cluster_.accelerator.elementwise.add_fraction * conditions_.stack.memory_efficiency,
-          cluster_.accelerator);
+      // Whole matrices stream as in a tight loop, whatever slows smaller kernels between others.
+      weight_gradient +=
+          memory_time(Bytes{options.batch * n * k * (3 * element + widened)},
+                      cluster_.accelerator.elementwise.add_fraction, cluster_.accelerator);
     }
     run(forward);
     backward_ += input_gradient + weight_gradient;
@@ -114,8 +137,9 @@ class LayerBuilder {
       expert_launches_backward_ += options.batch * (gemm + quantising);
       expert_launches_weight_ += options.batch * weight_gradients;
     } else {
-      launch(kernels * (gemm + quantising));
-      kernels_backward_ += kernels * (gemm + quantising + weight_gradients);
+      launch(kernels * (gemm + quantising) + kPieceKernels * (options.pieces - 1));
+      kernels_backward_ += kernels * (gemm + quantising + weight_gradients) +
+                           kPieceKernels * (options.gradient_pieces - 1);
       kernels_weight_ += kernels * weight_gradients;
     }
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
@@ -221,6 +245,12 @@ class LayerBuilder {
     launches(each * forward, each * backward);
   }
 
+  /// CPU overhead of collectives that the CPU calls one by one.
+  void collectives(double forward, double backward) {
+    const double each = conditions_.stack.collective_operations;
+    operations(each * forward, each * backward);
+  }
+
   /// CPU overhead of `count` modules each way beside that of their kernels.
   void modules(double count) {
     const double each = conditions_.stack.module_operations * count;
@@ -239,9 +269,11 @@ class LayerBuilder {
   }
 
   Seconds host(double kernels) const { return kernels * conditions_.stack.host_launch; }
-  /// Launches that the CPU queues ahead: none where graphs hold them.
+  /// Launches that the CPU queues ahead: none where graphs hold whole layers.
   Seconds queued(double kernels) const {
-    return conditions_.stack.cuda_graphs ? Seconds{} : host(kernels);
+    const Stack& stack = conditions_.stack;
+    const bool whole = stack.graphed_attention && stack.graphed_scans && stack.graphed_routing;
+    return stack.cuda_graphs && whole ? Seconds{} : host(kernels);
   }
   /// Compute beside the launches of its kernels.
   Seconds launched(Seconds compute, double kernels) const {
@@ -259,6 +291,11 @@ class LayerBuilder {
   }
   Seconds weight_gradient() const {
     return launched(weight_gradient_, kernels_weight_) + host(expert_launches_weight_);
+  }
+  /// The forward pass as a region that runs again as a whole.
+  Seconds forward_again() const {
+    return launched(forward_, kernels_forward_ + checkpoint_launches()) +
+           host(expert_launches_forward_);
   }
   /// Accelerator idle for want of launches: what is in flight goes on meanwhile.
   Seconds idle_forward() const { return forward() - forward_; }
@@ -281,7 +318,26 @@ class LayerBuilder {
     const Seconds time = again.time - (stops ? again.last_linear : Seconds{});
     const Seconds compute = backward_ - weight_gradient_;
     const double kernels = kernels_backward_ - kernels_weight_;
-    return launched(compute + time, kernels + again.kernels) - launched(compute, kernels);
+    const double repeated = again.kernels + regions(module) * checkpoint_launches();
+    return launched(compute + time, kernels + repeated) - launched(compute, kernels);
+  }
+
+  /// Launches so far that the CPU queues ahead.
+  struct Queue {
+    double forward = 0, backward = 0, weight = 0;
+    std::array<double, kModuleNames.size()> modules{};
+  };
+  Queue queue() const {
+    Queue now{kernels_forward_, kernels_backward_, kernels_weight_, {}};
+    for (std::size_t i = 0; i < modules_.size(); ++i) now.modules[i] = modules_[i].kernels;
+    return now;
+  }
+  /// A graph holds what was launched since: it costs the CPU nothing.
+  void graph_since(const Queue& before) {
+    kernels_forward_ = before.forward;
+    kernels_backward_ = before.backward;
+    kernels_weight_ = before.weight;
+    for (std::size_t i = 0; i < modules_.size(); ++i) modules_[i].kernels = before.modules[i];
   }
 
  private:
@@ -289,7 +345,24 @@ class LayerBuilder {
   struct Repeated {
     Seconds time, last_linear;
     double kernels = 0;
+    double entered = 0;  ///< times that operators began to belong to a region of it
   };
+
+  /// Regions of a layer that run again for a module: of norms each may be one, of other modules a
+  /// layer has one at most, and what lies inside a repeated one has none of its own.
+  double regions(Module module) const {
+    if (!holds(conditions_.stack.selective_modules, module)) return 0;
+    const double entered = modules_[static_cast<std::size_t>(module)].entered;
+    return module == Module::layernorm ? entered : std::min(1.0, entered);
+  }
+
+  /// Launches that a region which runs again costs beside its own, where a stack tells what its
+  /// modules cost the CPU beside their kernels.
+  double checkpoint_launches() const {
+    return conditions_.stack.module_operations > 0
+               ? kCheckpointOperations * kOperationLaunches * cluster_.accelerator.host_slowdown
+               : 0;
+  }
 
   void run(Seconds forward) {
     forward_ += forward;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scalemodel/costs/host_calls.hpp"
 #include "scalemodel/costs/layer_builder.hpp"
 #include "scalemodel/costs/layer_memory.hpp"
 #include "scalemodel/costs/newton_schulz.hpp"
@@ -130,44 +131,6 @@ Split add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
   return {share * f.exposed, share * f.hidden};
 }
 
-constexpr double kBlockLaunches = 8;  ///< of one ring block each way; counted, not timed
-
-/// Operations of rotary embedding on one tensor of one document each way: slices of positions and
-/// channels, cosine and sine, two products, halves exchanged, and what joins them. Counted in
-/// Megatron-Core's _apply_rotary_pos_emb_thd before it lost its loop
-/// (megatron/core/models/common/embeddings/rope_utils.py).
-constexpr double kRopeForward = 21, kRopeBackward = 14;
-constexpr double kRotated = 2;  ///< queries and keys
-/// Operations that find where a document's chunk lies, before and behind the attention of context
-/// ranks that exchange heads; each knows its bounds only once the accelerator has told. Counted in
-/// Transformer Engine, reorder_seq_chunks_*_thd (pytorch/attention/dot_product_attention/
-/// context_parallel.py).
-constexpr double kChunkBefore = 11, kChunkBehind = 7;
-
-bool rotates(const LayerKind& kind) {
-  return std::ranges::any_of(kind.units, [](const Unit& unit) {
-    return std::ranges::any_of(
-        unit.operators, [](const LayerOperator& op) { return op.kind == OperatorKind::rotary; });
-  });
-}
-
-/// Loops over the documents of packs that the CPU runs through in every layer.
-void add_document_loops(LayerBuilder& builder, const LayerKind& kind, const LayerLayout& layout,
-                        const Stack& stack) {
-  if (layout.packs.attended <= 0 || !kind.attention.present()) return;
-  const double documents = layout.micro_batch * layout.packs.documents;
-  if (stack.rope_by_document && rotates(kind)) {
-    builder.operations(documents * kRotated * kRopeForward, documents * kRotated * kRopeBackward);
-  }
-  const bool exchanges = layout.cp > 1 && layout.context == ContextParallel::all_to_all;
-  if (stack.exchange_by_document && exchanges) {
-    // Queries, keys and values go there and the output comes back; of gradients the reverse.
-    const double chunks = documents * 2 * layout.cp;
-    builder.operations(chunks * (3 * kChunkBefore + kChunkBehind),
-                       chunks * (kChunkBefore + 3 * kChunkBehind));
-  }
-}
-
 /// Gathers along the sequence of batch-first tensors arrive rank by rank and are copied into place.
 /// Products fused with their collectives write where it belongs.
 void add_gather_copies(LayerBuilder& builder, const Model& model, const LayerKind& kind,
@@ -202,10 +165,6 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
                           const LayerLayout& layout, const LocalSizes& size,
                           const Conditions& conditions) {
   const double cp = layout.cp;
-  if (layout.context == ContextParallel::ring) {
-    // Each block is an attention of its own, and its result is merged with those before.
-    builder.launches(kBlockLaunches * (cp - 1), kBlockLaunches * (cp - 1));
-  }
   const double exchanged = layout.packs.exchange * size.tokens;
   const Bytes kv{exchanged * (size.k + size.v) * size.element};
   const auto run = [&](std::optional<Collective> op, Bytes bytes, double forward_calls,
@@ -326,6 +285,7 @@ void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Condi
                        const Split& unrepeated, double blocks) {
   const auto index = [](Recompute mode) { return static_cast<std::size_t>(mode); };
   cost.recompute[index(Recompute::full)] = unpaired(cost.forward, cost.paired_forward);
+  cost.recompute[index(Recompute::full)].compute += builder.forward_again() - builder.forward();
   if (conditions.stack.early_stop) {
     // Nothing in the backward pass asks for the output of the last GEMM, nor for its sum over
     // tensor ranks: PyTorch stops where the last input is saved, XLA strips what nothing reads.
@@ -394,6 +354,8 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   }
   context.attention.queries =
       context.attention.keys / (layout.packs.attended > 0 ? layout.packs.context : layout.cp);
+  const bool rings = layout.overlap_tp == TensorOverlap::ring && layout.sequence_parallel;
+  if (rings) context.pieces = layout.tp;
   context.routed_layer = kind.feed_forward.routed();
   context.latent = kind.attention.latent() || kind.attention.compressed();
   double adapters = 0;
@@ -402,7 +364,7 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
         add_operators(builder, unit, unit_shard(kind, unit, layout, size, conditions), context);
   }
   add_gather_copies(builder, model, kind, layout, size, conditions, cluster);
-  add_document_loops(builder, kind, layout, conditions.stack);
+  add_host_calls(builder, kind, layout, conditions, reduced_blocks(kind, layout.sequence_parallel));
 
   LayerCost cost;
   cost.forward.compute = builder.forward();

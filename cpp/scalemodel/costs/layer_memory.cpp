@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scalemodel/costs/operator_cost.hpp"
 #include "scalemodel/ops/attention.hpp"
 
 namespace scalemodel {
@@ -25,6 +26,28 @@ struct LocalLayer {
   /// What lies between layers: as many streams as the model mixes.
   double streams() const { return model.streams * stream(); }
 };
+
+/// Bytes of each value that GEMMs of a unit keep of what they read: those that read the stream, or
+/// those `behind` attention and activations. It is kept for the gradients of their weights, in the
+/// format that they multiply; frozen weights have none, and adapters beside them read what was not
+/// quantised. Source: NVIDIA/TransformerEngine, pytorch/module/linear.py and layernorm_linear.py:
+/// the input is saved where weight.requires_grad.
+double kept_input(const LocalLayer& l, const Unit& unit, bool behind) {
+  if (!l.conditions.frozen_base) return l.size.linear_input;
+  const bool adapted = std::ranges::any_of(unit.operators, [&](const LayerOperator& op) {
+    return op.has_weight() && !op.routes && (op.cut == Cut::depth) == behind &&
+           has_adapter(op, l.conditions.lora_targets);
+  });
+  return adapted ? l.size.element : 0;
+}
+
+/// Bytes of each value that attention reads or writes and keeps. In FP8 it keeps what it
+/// multiplies. Source: NVIDIA/TransformerEngine,
+/// pytorch/attention/dot_product_attention/backends.py, FusedAttnFunc: queries, keys, values and
+/// output as the backward pass multiplies them.
+double attended_bytes(const LocalLayer& l) {
+  return l.conditions.stack.fp8_attention ? l.size.linear_input : l.size.element;
+}
 
 /// Bytes that an operator of the residual stream's own block saves for backward.
 double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) {
@@ -53,9 +76,13 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
       // An FP32 sum of every head, or the weight of every head of an indexer; ids of selected keys.
       const double sums = op.continues ? 0 : 4 * op.attention_work(tp).heads;
       const double chosen = a.index_heads > 0 ? 4.0 * a.selected : 0;
-      const double output = a.reads_latents() ? e : input;  // what a GEMM behind it reads
+      // Attention keeps its output for its own backward pass, and the GEMM behind it what it reads:
+      // the same tensor, unless one of them has it quantised.
+      const double own = attended_bytes(l);
+      const double behind = a.reads_latents() ? 0 : kept_input(l, unit, true);
+      const double output = own == e && behind == e ? e : own + behind;
       return size.tokens *
-             ((each.queries + op.saved_keys(tp)) * e + each.outputs * output + sums + chosen);
+             ((each.queries + op.saved_keys(tp)) * own + each.outputs * output + sums + chosen);
     }
     case OperatorKind::scan:
       return size.tokens * op.recurrence.sharded(tp).saved_values() * e;
@@ -63,7 +90,9 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
       const double width = op.local_columns(tp), up = op.gated ? 2 * width : width;
       const bool once = l.conditions.stack.fused_activation || !op.gated;
       const bool twice = op.clamped && !l.conditions.stack.fused_clamp;  // before and behind clamps
-      return l.rows(unit) * ((twice ? 2 * up : up) * e + (once ? width : 2 * width) * input);
+      // Apart from the product with the gate, the activation's own output is an operand, too.
+      return l.rows(unit) * ((twice ? 2 * up : up) * e + (once ? 0 : width * input) +
+                             width * kept_input(l, unit, true));
     }
     case OperatorKind::norm:
       return l.conditions.fused_norm ? 0 : op.copies * l.stream() * 8;  // FP32 copies
@@ -90,16 +119,17 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
 /// heads, latent attention and experts.
 Bytes saved_everything(const LocalLayer& l) {
   const LocalSizes& size = l.size;
-  const double h = l.model.hidden, e = size.element, input = size.linear_input;
+  const double h = l.model.hidden, e = size.element;
   const bool kept_whole = l.layout.sequence_parallel && !l.layout.regather;
   double bytes = 0;
   for (const Unit& unit : l.kind.units) {
-    if (unit.reads_stream) bytes += l.stream() * (l.model.streams * e + input);  // norm and GEMM
+    const double kept = kept_input(l, unit, false);
+    if (unit.reads_stream) bytes += l.stream() * (l.model.streams * e + kept);  // norm and GEMM
     if (unit.reads_stream && !unit.routed() && kept_whole) {
-      bytes += (size.tokens * h - l.stream()) * input;
+      bytes += (size.tokens * h - l.stream()) * kept;
     }
     if (unit.routed())
-      bytes += l.rows(unit) * unit.expert_width * (input + e);  // permuted; unweighted
+      bytes += l.rows(unit) * unit.expert_width * (kept + e);  // permuted; unweighted
     for (const LayerOperator& op : unit.operators) bytes += saved_by(l, unit, op);
   }
   return Bytes{bytes};
@@ -132,15 +162,15 @@ Bytes score_maps_in_work(const LayerLayout& layout, const LocalSizes& size,
 
 /// Stored outputs of norms and activation functions.
 Bytes cheap_outputs(const LocalLayer& l) {
-  double elements = 0;
+  double bytes = 0;
   for (const Unit& unit : l.kind.units) {
-    if (unit.reads_stream) elements += l.stream();
+    if (unit.reads_stream) bytes += l.stream() * kept_input(l, unit, false);
     for (const LayerOperator& op : unit.operators) {
       if (op.kind != OperatorKind::activation) continue;
-      elements += l.rows(unit) * op.local_columns(l.tp(unit));
+      bytes += l.rows(unit) * op.local_columns(l.tp(unit)) * kept_input(l, unit, true);
     }
   }
-  return Bytes{elements * l.size.linear_input};
+  return Bytes{bytes};
 }
 
 /// What PyTorch's selective checkpointing saves: the layer's input, the outputs of every second
@@ -192,9 +222,10 @@ double dropped_by(const LocalLayer& l, const Unit& unit, RecomputeModules set) {
   const double tp = l.tp(unit), tokens = l.size.tokens;
   const Module dense = l.kind.feed_forward.routed() ? Module::shared_experts : Module::mlp;
   const bool norms = holds(set, Module::layernorm);
-  double dropped = unit.reads_stream && norms ? l.stream() * l.size.linear_input : 0;
+  const double kept = kept_input(l, unit, false);
+  double dropped = unit.reads_stream && norms ? l.stream() * kept : 0;
   if (unit.routed() && holds(set, Module::moe)) {
-    dropped += l.rows(unit) * unit.expert_width * (l.size.linear_input + l.size.element);
+    dropped += l.rows(unit) * unit.expert_width * (kept + l.size.element);
   }
   for (const LayerOperator& op : unit.operators) {
     if (op.kind == OperatorKind::norm) {
@@ -205,7 +236,7 @@ double dropped_by(const LocalLayer& l, const Unit& unit, RecomputeModules set) {
       const double heads = made_again                  ? each.queries + op.saved_keys(tp)
                            : op.attention.compressed() ? each.queries
                                                        : 0;
-      if (holds(set, Module::mla_up_proj)) dropped += tokens * heads * l.size.element;
+      if (holds(set, Module::mla_up_proj)) dropped += tokens * heads * attended_bytes(l);
       if (holds(set, Module::core_attn)) dropped += tokens * 4 * op.attention_work(tp).heads;
     } else if (unit.routed()) {
       // Of an activation alone, what it writes: what it reads is the output of a GEMM.
@@ -213,7 +244,7 @@ double dropped_by(const LocalLayer& l, const Unit& unit, RecomputeModules set) {
       if (holds(set, Module::moe)) {
         dropped += saved_by(l, unit, op);
       } else if (writes) {
-        dropped += l.rows(unit) * op.local_columns(tp) * l.size.linear_input;
+        dropped += l.rows(unit) * op.local_columns(tp) * kept_input(l, unit, true);
       }
     } else if (op.kind == OperatorKind::head_norm && op.weightless) {
       if (holds(set, Module::mla_up_proj)) dropped += saved_by(l, unit, op);

@@ -15,6 +15,16 @@ inline constexpr double kAdapterLaunches = 4;
 /// Modules that the framework counts an adapter as.
 inline constexpr double kAdapterModules = 1;
 
+/// Collectives of one adapter among tensor ranks, which the CPU calls; the little that they carry
+/// is not counted. Beside a matrix whose columns are divided its narrow product is gathered; back,
+/// the gradients of both its inputs are summed up. Beside one whose output is a sum the narrow
+/// product is summed up and the output gathered; back, gradients of either
+/// (NVIDIA-NeMo/Megatron-Bridge, peft/utils.py, ParallelLinearAdapter).
+struct AdapterCalls {
+  double forward, backward;
+};
+inline constexpr AdapterCalls kAdapterOfColumns{1, 2}, kAdapterOfSums{2, 2};
+
 /// CPU overhead of a routed layer each way beside its kernel launches, in launches: close to a
 /// hundred operations of the framework, each as long as four or five launches. Chosen by a scan (0,
 /// 300, 400, 500) on published steps of 1 to 8 sequences per micro-batch on B200.

@@ -57,19 +57,6 @@ double computed_columns(const Pricing& p, const LayerOperator& op) {
                        : op.local_columns(p.shard.tp);
 }
 
-/// Whether an adapter sits beside a matrix.
-bool has_adapter(const LayerOperator& op, LoraTargets targets) {
-  switch (targets) {
-    case LoraTargets::qkv:
-      return op.adapts && op.cut != Cut::depth;
-    case LoraTargets::attention:
-      return op.adapts;
-    case LoraTargets::all:
-      return true;
-  }
-  return false;
-}
-
 /// Adds a GEMM with `rows` of the rank; parameters of its adapters, if it has some.
 double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   const Conditions& conditions = p.conditions();
@@ -91,6 +78,11 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
     return 0;
   }
   const bool grouped = p.unit.on_copies(op);
+  // A ring exchange feeds what is cut by columns, forward, and what is cut by depth, back; it
+  // empties the latter forward. Gathers and reductions of the other gradients run beside whole
+  // GEMMs. Source: NVIDIA/TransformerEngine, pytorch/module/base.py, initialize_ub.
+  const bool exchanged_in_pieces = !p.unit.routed() && op.cut != Cut::none;
+  const double pieces = exchanged_in_pieces ? p.context.pieces : 1;
   const LinearOptions options{
       p.context.frozen,
       shard.batch,
@@ -99,7 +91,9 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
       p.context.quantised || (grouped && conditions.stack.fused_experts),
       false,
       op.taps,
-      grouped && op.bias > 0 ? conditions.stack.biased_gradient_slowdown : 1};
+      grouped && op.bias > 0 ? conditions.stack.biased_gradient_slowdown : 1,
+      pieces,
+      op.cut == Cut::depth ? pieces : 1};
   const bool gate = op.parts.size() == 2;
   if (gate && conditions.stack.split_gate) {
     add_split_gate(p, op, rows / shard.batch, options);
@@ -109,9 +103,12 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   if (grouped) add_expert_bias(p, op, rows * columns);
   if (!p.context.adapts || !has_adapter(op, conditions.lora_targets)) return 0;
   double adapters = 0;
+  const bool exchanged = conditions.lora_rank > 0 && shard.tp > 1 && !grouped;
+  const AdapterCalls calls = op.cut == Cut::depth ? kAdapterOfSums : kAdapterOfColumns;
   const auto add = [&](double width) {
     adapters += add_adapter(p.builder, conditions, p.context.cluster, p.context.timers.storage,
                             rows, width, depth, p.element());
+    if (exchanged) p.builder.collectives(calls.forward, calls.backward);
   };
   // Where gate and up are layers of their own, so are queries, keys and values.
   if (op.parts.empty() || !conditions.stack.split_gate) {
@@ -249,6 +246,14 @@ void add_permutation(const Pricing& p) {
   p.builder.launches(launches, launches);
 }
 
+/// Whether a norm is part of the one linear layer that reads what it writes, as Transformer Engine
+/// has it. Latents and experts have several readers (NVIDIA/Megatron-LM, core/models/gpt/
+/// gpt_layer_specs.py: input_layernorm and pre_mlp_layernorm are modules of their own there alone).
+bool is_fused_norm(const Pricing& p, const LayerOperator& op) {
+  if (op.kind != OperatorKind::norm) return false;
+  return p.unit.mixes ? !p.context.latent : !p.context.routed_layer;
+}
+
 /// The module that recomputation counts an operator to. Latents and what reads the stream directly
 /// are kept by all of them; of latent attention, all GEMMs that make heads are up-projections, of
 /// compressed attention that of the queries.
@@ -268,6 +273,21 @@ std::optional<Module> module_of(const Pricing& p, const LayerOperator& op) {
     return p.context.latent && makes_heads ? std::optional(Module::mla_up_proj) : std::nullopt;
   }
   return p.context.routed_layer ? Module::shared_experts : Module::mlp;
+}
+
+/// CPU overhead of a linear layer of Transformer Engine each way where nothing but its call counts,
+/// in operations of the framework: 311 us there and back on GB200 (NVIDIA/TransformerEngine 3523),
+/// where one of them takes 18 us.
+constexpr double kLinearOperations = 8.4;
+
+/// Whether graphs hold what the CPU launches of a unit.
+bool is_graphed(const Unit& unit, const PricingContext& context) {
+  const Stack& stack = context.conditions.stack;
+  if (!stack.cuda_graphs) return false;
+  const bool scans = std::ranges::any_of(
+      unit.operators, [](const LayerOperator& op) { return op.kind == OperatorKind::scan; });
+  if (scans) return stack.graphed_scans;
+  return !unit.mixes && context.routed_layer ? stack.graphed_routing : stack.graphed_attention;
 }
 
 /// What a framework has a module for: the activations and sums between are operations of a block.
@@ -295,6 +315,18 @@ bool is_module(const LayerOperator& op) {
 
 }  // namespace
 
+bool has_adapter(const LayerOperator& op, LoraTargets targets) {
+  switch (targets) {
+    case LoraTargets::qkv:
+      return op.adapts && op.cut != Cut::depth;
+    case LoraTargets::attention:
+      return op.adapts;
+    case LoraTargets::all:
+      return true;
+  }
+  return false;
+}
+
 double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
   const double n = ranks;
   return deduplicated ? n * (1 - std::pow(1 - 1 / n, experts_per_token)) : experts_per_token;
@@ -303,10 +335,14 @@ double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
 double add_operators(LayerBuilder& builder, const Unit& unit, const UnitShard& shard,
                      const PricingContext& context) {
   const Pricing pricing{builder, unit, shard, context};
+  const LayerBuilder::Queue before = builder.queue();
   double adapters = 0;
   for (const LayerOperator& op : unit.operators) {
-    builder.enter(module_of(pricing, op));
+    builder.enter(module_of(pricing, op), !is_fused_norm(pricing, op));
     if (is_module(op)) builder.modules(1);
+    if (context.conditions.stack.sequential_experts && unit.on_copies(op) && is_module(op)) {
+      builder.operations(kLinearOperations * shard.batch, kLinearOperations * shard.batch);
+    }
     if (op.kind == OperatorKind::attention) {
       if (context.attention_core) add_attention(pricing, op);
       continue;
@@ -334,6 +370,7 @@ double add_operators(LayerBuilder& builder, const Unit& unit, const UnitShard& s
     add_permutation(pricing);
   }
   builder.enter(std::nullopt);
+  if (is_graphed(unit, context)) builder.graph_since(before);
   return adapters;
 }
 

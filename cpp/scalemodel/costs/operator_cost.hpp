@@ -31,12 +31,16 @@ struct PricingContext {
   /// and engines are built ahead (TensorRT).
   bool quantised = false;
   bool routed_layer = false;  ///< a dense block is then that of shared experts
+  double pieces = 1;          ///< of GEMMs under a ring exchange of tensor ranks
   bool latent = false;        ///< attention makes its heads, or its queries, out of latents
 };
 
 /// Adds the operators of `unit` to `builder`; parameters of their adapters.
 double add_operators(LayerBuilder& builder, const Unit& unit, const UnitShard& shard,
                      const PricingContext& context);
+
+/// Whether an adapter sits beside a matrix.
+bool has_adapter(const LayerOperator& op, LoraTargets targets);
 
 /// Copies of a token that leave for other ranks: k, or, sent once per rank that holds any of its
 /// experts, the expected number of distinct ranks n (1 - (1 - 1/n)^k).

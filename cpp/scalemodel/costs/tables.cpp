@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "scalemodel/base/index.hpp"
+#include "scalemodel/costs/settled_clock.hpp"
 #include "scalemodel/costs/task_model.hpp"
 #include "scalemodel/costs/vision_cost.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
@@ -238,11 +239,12 @@ Tables::Setting Tables::make_setting(const Strategy& strategy) const {
   if (model_.vision.present()) {
     conditions.patches = model_.vision.patches(task_.image_height, task_.image_width);
   }
-  return {conditions,
-          {GemmTimer(cluster_.accelerator, conditions.precision),
-           GemmTimer(cluster_.accelerator, conditions.storage)},
-          {},
-          {}};
+  const Accelerator accelerator = settled(cluster_.accelerator);
+  return {
+      conditions,
+      {GemmTimer(accelerator, conditions.precision), GemmTimer(accelerator, conditions.storage)},
+      {},
+      {}};
 }
 
 Tables::Setting& Tables::setting_of(const Strategy& strategy) {
@@ -316,6 +318,7 @@ StageLayout Tables::stages_of(const Strategy& s, const Degrees& d) const {
   shape.chunks = make_chunks(model_, d.pp, d.vpp, placement, stack_.ends_as_layers);
   shape.transfers_block = !transfers_overlap(stack_, shape.schedule);
   shape.transfers_serial = transfers_serial(stack_, shape.schedule, d.pp);
+  shape.tower = model_.tower().present();
   for (const StageClass& chunk : shape.chunks) {
     if (chunk.embedding) layout.first_chunk = chunk;
     if (chunk.head) layout.last_chunk = chunk;

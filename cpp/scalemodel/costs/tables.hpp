@@ -173,6 +173,8 @@ struct DataParallelGroups {
   GroupShape expert_shard, expert_replica;
   int dense_ranks = 1, expert_ranks = 1;  ///< replicas of a parameter
   int dense_shard_ranks = 1, expert_shard_ranks = 1;
+
+  bool operator==(const DataParallelGroups&) const = default;
 };
 /// `routed`: there are experts.
 DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& strategy,

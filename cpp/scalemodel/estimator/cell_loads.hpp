@@ -69,4 +69,31 @@ inline Load pacing_load(const StepContext& c, const CellLoads& loads) {
   return share_of_passes(c) * pace;
 }
 
+/// What the passes of a step take on a way through a pipeline along one of its stages. Zero where
+/// passes of layers and ends are not certain to take as much on it as on the stages.
+inline Seconds longest_way(const StepContext& c, const CellLoads& loads) {
+  const auto is_inner = [](const StageClass& stage) { return !stage.embedding && !stage.head; };
+  if (c.stages.paths == nullptr || c.stages.mirrored || c.stages.pairs) return {};
+  if (std::ranges::none_of(c.stages.classes, is_inner)) return {};
+  // Of layers that run again in part, and of ends beside them, stages take different shares.
+  const bool whole = c.strategy.recompute == Recompute::none || c.strategy.recompute_layers == 0;
+  const auto mode = static_cast<std::size_t>(c.strategy.recompute);
+  const double again = whole && c.strategy.recompute != Recompute::none ? 1 : 0;
+  std::array<Seconds, kPipelineParts> times{};
+  for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
+    times[k] = loads.layers[k].busy + again * loads.again[k][mode].busy;
+  }
+  if (whole) times[kEmbeddingPart] = loads.embedding.busy;
+  if (whole) times[kHeadPart] = loads.head.busy;
+  Seconds longest;
+  for (const StageWay& way : c.stages.paths->stage_ways()) {
+    Seconds lasts;
+    for (std::size_t part = 0; part < kPipelineParts; ++part) {
+      lasts += (way.once[part] + c.degrees.micro_batches * way.each[part]) * times[part];
+    }
+    longest = max(longest, lasts);
+  }
+  return longest;
+}
+
 }  // namespace scalemodel

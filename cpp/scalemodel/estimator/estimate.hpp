@@ -49,14 +49,21 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees&
 /// nothing but that and why; or, besides, of those that fit not what it is that takes the memory.
 enum class Asked : std::uint8_t { all, times_that_fit, totals_that_fit };
 
-/// The memory of an estimate as the log of a stack states it.
-Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexcept;
+/// The memory of a strategy's estimate as the log of its stack states it.
+Bytes reported_memory(const Tables& tables, const Strategy& strategy,
+                      const Estimate& estimate) noexcept;
 
 /// What a group of strategies may still choose: shardings, and what goes to host memory.
 struct Freedom {
   bool shards_gradients = false, shards_weights = false;  ///< some member does
   bool offloads_weights = false, offloads_activations = false, offloads_optimizer = false;
 
+  friend constexpr Freedom operator|(const Freedom& a, const Freedom& b) {
+    return {a.shards_gradients || b.shards_gradients, a.shards_weights || b.shards_weights,
+            a.offloads_weights || b.offloads_weights,
+            a.offloads_activations || b.offloads_activations,
+            a.offloads_optimizer || b.offloads_optimizer};
+  }
   bool operator==(const Freedom&) const = default;
 };
 

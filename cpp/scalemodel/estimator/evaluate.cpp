@@ -179,6 +179,19 @@ bool states_power(const Cluster& cluster) {
   return std::isfinite(energy_in(1 * unit::s, sum, cluster).base());
 }
 
+/// Completes a bound of which states are known: no less than its times takes no strategy for which
+/// the context stands.
+void bound_times(Estimate& bound, const StepContext& c, Derived derived) {
+  PipelinePasses passes = pipeline_passes(c);
+  set_step_time(bound, c, times_by_cause(c, passes));
+  if (!std::isfinite(bound.step_time.base())) bound = without_rate(bound);
+  bound.step_time = kBoundMargin * bound.step_time;
+  bound.compute = kBoundMargin * c.degrees.micro_batches * passes.least_compute;
+  bound.exposed_tp = bound.exposed_cp = bound.exposed_ep = bound.exposed_pp = Seconds{};
+  bound.exposed_dp = bound.exposed_offload = bound.optimizer = Seconds{};
+  set_derived(bound, c, derived);
+}
+
 /// Completes an estimate of which states are known.
 void complete(Estimate& e, const StepContext& c, const TimesByCause& times) {
   set_step_time(e, c, times);
@@ -309,6 +322,15 @@ const Estimate& SiblingEvaluator::estimate(Asked asked) {
   return estimate_;
 }
 
+Estimate SiblingEvaluator::at_least() {
+  StepContext c = *context_;
+  c.pipeline = PipelineBound::one_stage;
+  c.shared = nullptr;  // what strategies share is not a bound
+  Estimate bound = states();
+  bound_times(bound, c, derived_);
+  return bound;
+}
+
 const Estimate& SiblingEvaluator::operator()(const Strategy& strategy, Asked asked) {
   Strategy last = strategy;
   if (context_) {
@@ -339,7 +361,9 @@ Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate e
   return estimate;
 }
 
-Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexcept {
+Bytes reported_memory(const Tables& tables, const Strategy& strategy,
+                      const Estimate& estimate) noexcept {
+  const MemoryPolicy& stack = tables.stack();
   switch (stack.memory_report) {
     case MemoryReport::allocated:
       return estimate.memory_allocated;
@@ -347,8 +371,16 @@ Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexc
       return estimate.memory - stack.reserve;
     case MemoryReport::device:
       return estimate.memory;
+    case MemoryReport::last_stage:
+      break;
   }
-  return estimate.memory_allocated;
+  const Degrees degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
+  const Cell* cell = tables.find_cell(strategy, degrees);
+  const StageLayout* stages = tables.find_stages(strategy, degrees);
+  if (cell == nullptr || stages == nullptr) return estimate.memory_allocated;
+  const StepContext c = make_context(tables, strategy, degrees, *cell, *stages);
+  const StageClass& last = std::ranges::max(stages->classes, {}, &StageClass::first_index);
+  return memory_by_kind(c, last, stage_parameters(c, last)).allocated();
 }
 
 void GroupBounds::start(const Tables& tables, const Strategy& strategy, const Degrees& degrees) {
@@ -418,9 +450,10 @@ const Estimate& GroupBounds::rough() {
   has_loads_ = true;
   const Load load = pacing_load(c, loads_);
   const double m = c.degrees.micro_batches;
+  const Seconds passes = max(m * load.busy, longest_way(c, loads_));
   Estimate& e = rough_;
-  e.step_time = kBoundMargin * (m * load.busy + (m * straggling_) * load.compute + update_ +
-                                c.stack().step_overhead);
+  e.step_time = kBoundMargin *
+                (passes + (m * straggling_) * load.compute + update_ + c.stack().step_overhead);
   e.compute = kBoundMargin * m * load.compute;
   set_derived(e, c, derived_);
   return e;
@@ -433,15 +466,7 @@ Estimate GroupBounds::close(PipelineBound pipeline, Asked asked) {
   bound.memory = kBoundMargin * bound.memory;
   bound.host_memory = Bytes{};
   bound.verdict = bound.memory > bound.memory_capacity ? Reason::out_of_memory : Reason::ok;
-  if (is_enough(c, bound, asked)) return bound;
-  PipelinePasses passes = pipeline_passes(c);
-  set_step_time(bound, c, times_by_cause(c, passes));
-  if (!std::isfinite(bound.step_time.base())) bound = without_rate(bound);
-  bound.step_time = kBoundMargin * bound.step_time;
-  bound.compute = kBoundMargin * c.degrees.micro_batches * passes.least_compute;
-  bound.exposed_tp = bound.exposed_cp = bound.exposed_ep = bound.exposed_pp = Seconds{};
-  bound.exposed_dp = bound.exposed_offload = bound.optimizer = Seconds{};
-  set_derived(bound, c, derived_);
+  if (!is_enough(c, bound, asked)) bound_times(bound, c, derived_);
   return bound;
 }
 

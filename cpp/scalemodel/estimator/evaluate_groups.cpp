@@ -10,20 +10,23 @@
 namespace scalemodel {
 namespace {
 
-/// Adds one group to the sums.
-void add(GroupSums& s, const GroupCost& cost, const GroupOrder& order) {
+/// Sums with one group more: written at once, where adding to a copy would wait for it.
+void set_sums(GroupSums& s, const GroupSums& before, const GroupCost& cost,
+              const GroupOrder& order) {
   const bool runs_again = order.recompute && cost.can_run_again;
   const double again = runs_again ? 1 : 0;
-  s.compute += (1 + again) * cost.compute_forward + cost.compute_backward;
-  s.gemm += cost.gemm;
-  s.lookup += cost.lookup;
-  s.looked_up += cost.tables.looked_up;
-  s.forward_flop += cost.forward_flop;
-  s.table_imbalance = std::max(s.table_imbalance, cost.tables.imbalance);
-  s.updated += cost.updated;
-  s.reduced += cost.reduced;
-  for (std::size_t i = 0; i < s.by.size(); ++i) s.by[i] += cost.by[i];
-  for (std::size_t i = 0; i < s.by.size(); ++i) s.bytes_by[i] += cost.bytes_by[i];
+  s.compute = before.compute + ((1 + again) * cost.compute_forward + cost.compute_backward);
+  s.gemm = before.gemm + cost.gemm;
+  s.lookup = before.lookup + cost.lookup;
+  s.looked_up = before.looked_up + cost.tables.looked_up;
+  s.forward_flop = before.forward_flop + cost.forward_flop;
+  s.table_imbalance = std::max(before.table_imbalance, cost.tables.imbalance);
+  s.updated = before.updated + cost.updated;
+  s.reduced = before.reduced + cost.reduced;
+  for (std::size_t i = 0; i < s.by.size(); ++i) s.by[i] = before.by[i] + cost.by[i];
+  for (std::size_t i = 0; i < s.by.size(); ++i) {
+    s.bytes_by[i] = before.bytes_by[i] + cost.bytes_by[i];
+  }
   if (order.recompute) {
     for (std::size_t i = 0; i < s.by.size(); ++i) s.by[i] += cost.again_by[i];
     for (std::size_t i = 0; i < s.by.size(); ++i) s.bytes_by[i] += cost.again_bytes_by[i];
@@ -31,20 +34,22 @@ void add(GroupSums& s, const GroupCost& cost, const GroupOrder& order) {
   if (order.one_bucket) {
     s.by[static_cast<std::size_t>(Collective::all_reduce)] += Seconds{} - cost.bucket_saving;
   }
-  s.weights += cost.weights;
-  s.tables += cost.rows;
-  s.gradients += cost.gradients;
-  s.optimizer += cost.optimizer;
-  s.activations += runs_again ? cost.inputs : cost.activations;
-  s.widest = max(s.widest, cost.widest);
-  s.gathered = max(s.gathered, cost.gathered);
-  s.stays_gathered += cost.stays_gathered;
-  s.buffers += cost.buffers;
-  s.logits += cost.logits;
-  s.learns = s.learns || cost.backward;
+  s.weights = before.weights + cost.weights;
+  s.tables = before.tables + cost.rows;
+  s.gradients = before.gradients + cost.gradients;
+  s.optimizer = before.optimizer + cost.optimizer;
+  s.activations = before.activations + (runs_again ? cost.inputs : cost.activations);
+  s.widest = max(before.widest, cost.widest);
+  s.gathered = max(before.gathered, cost.gathered);
+  s.stays_gathered = before.stays_gathered + cost.stays_gathered;
+  s.buffers = before.buffers + cost.buffers;
+  s.logits = before.logits + cost.logits;
+  s.learns = before.learns || cost.backward;
 }
 
-void set_memory(GroupEstimate& e, const GroupSums& s, const MemoryPolicy& stack, bool recompute) {
+/// Memory, and whether it is there.
+void set_memory(GroupEstimate& e, const GroupSums& s, const GroupQuestion& q, bool recompute) {
+  const MemoryPolicy& stack = q.conditions.stack;
   e.memory_weights = s.weights;
   e.memory_tables = s.tables;
   e.memory_gradients = s.gradients;
@@ -59,10 +64,15 @@ void set_memory(GroupEstimate& e, const GroupSums& s, const MemoryPolicy& stack,
   e.memory_reserve = stack.reserve + stack.fragmentation_fraction * passing;
   e.memory = e.memory_weights + e.memory_tables + e.memory_gradients + e.memory_optimizer +
              passing + e.memory_reserve;
+  e.memory_capacity = q.cluster.accelerator.memory_capacity;
+  e.verdict = e.memory > e.memory_capacity ? Reason::out_of_memory : Reason::ok;
 }
 
+/// What does not depend on the schedule beside memory.
 void set_totals(GroupEstimate& e, const GroupSums& s, const GroupQuestion& q,
                 double micro_batches) {
+  e.overhead = q.conditions.stack.step_overhead;
+  e.optimizer = Seconds{};
   e.compute = micro_batches * s.compute;
   e.gemm = s.gemm;
   e.lookup = s.lookup;
@@ -128,17 +138,10 @@ GroupEstimate refusal(const GroupTables& tables, Reason verdict) {
   return e;
 }
 
-/// What does not depend on the schedule: totals, memory, the verdict.
-GroupEstimate unscheduled(const GroupTables& tables, const GroupStrategy& strategy,
-                          const GroupSums& sums) {
-  GroupEstimate e;
-  const GroupQuestion& q = tables.question();
-  e.memory_capacity = q.cluster.accelerator.memory_capacity;
-  set_totals(e, sums, q, strategy.micro_batches);
-  e.overhead = q.conditions.stack.step_overhead;
-  set_memory(e, sums, q.conditions.stack, strategy.recompute);
-  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
-  return e;
+/// Whether passes of two strategies are issued alike.
+bool same_order(const GroupStrategy& a, const GroupStrategy& b) {
+  return a.queues == b.queues && a.recompute == b.recompute && a.prefetch == b.prefetch &&
+         a.backward_gather == b.backward_gather && a.buckets == b.buckets;
 }
 
 /// Adds the passes: `pass` is the last micro-batch, `every` each before it.
@@ -179,14 +182,20 @@ GroupEstimate evaluate_groups(const GroupTables& tables, const GroupStrategy& st
   const Reason verdict = find_costs(tables, strategy, costs);
   if (verdict != Reason::ok) return refusal(tables, verdict);
   const GroupOrder last = order_of(strategy, true);
-  GroupSums sums;
-  for (std::size_t g = 0; g < tables.model().groups.size(); ++g) add(sums, *costs[g], last);
+  std::array<GroupSums, 2> both;  // by turns the sums and those before them
+  const std::size_t groups = tables.model().groups.size();
+  for (std::size_t g = 0; g < groups; ++g) {
+    set_sums(both[(g + 1) % 2], both[g % 2], *costs[g], last);
+  }
+  const GroupSums& sums = both[groups % 2];
   const GroupPass pass = run_pass(tables, costs, last, sums.learns);
   GroupPass every;
   if (strategy.micro_batches > 1) {
     every = run_pass(tables, costs, order_of(strategy, false), sums.learns);
   }
-  GroupEstimate e = unscheduled(tables, strategy, sums);
+  GroupEstimate e;
+  set_memory(e, sums, tables.question(), strategy.recompute);
+  set_totals(e, sums, tables.question(), strategy.micro_batches);
   set_schedule(e, tables, strategy, pass, every);
   return e;
 }
@@ -200,35 +209,53 @@ Reason GroupEvaluator::look_at(const GroupStrategy& strategy) noexcept {
     return verdict;
   }
   const std::size_t groups = tables_.model().groups.size();
-  const GroupOrder last = order_of(strategy, true);
   // Groups in front of the first one that another mesh, or the schedule, changes.
   std::size_t from = 0;
-  if (micro_batches_ == strategy.micro_batches && last == order_) {
+  if (micro_batches_ == strategy.micro_batches && same_order(strategy, strategy_)) {
     while (from < groups && costs[from] == costs_[from]) ++from;
+  } else {
+    order_ = order_of(strategy, true);
   }
+  static constexpr GroupSums kNone{};
   for (std::size_t g = from; g < groups; ++g) {
     costs_[g] = costs[g];
-    sums_[g] = g > 0 ? sums_[g - 1] : GroupSums{};
-    add(sums_[g], *costs[g], last);
+    set_sums(sums_[g], g > 0 ? sums_[g - 1] : kNone, *costs[g], order_);
   }
-  order_ = last;
   strategy_ = strategy;
   micro_batches_ = strategy.micro_batches;
   passes_of_ = std::min(passes_of_, from);
-  looked_at_ = unscheduled(tables_, strategy, sums_[groups - 1]);
+  has_totals_ = false;
+  set_memory(looked_at_, sums_[groups - 1], tables_.question(), strategy.recompute);
   return looked_at_.verdict;
 }
 
-Seconds GroupEvaluator::least_step_time() const noexcept {
-  constexpr double kRounding = 1e-9;  // of sums in another order
+void GroupEvaluator::find_totals() noexcept {
+  if (has_totals_) return;
+  has_totals_ = true;
+  const GroupSums& sums = sums_[tables_.model().groups.size() - 1];
+  set_totals(looked_at_, sums, tables_.question(), strategy_.micro_batches);
+}
+
+Seconds GroupEvaluator::least_step_time() noexcept {
+  find_totals();
   const Seconds queued = (order_.one_queue ? 1.0 : 0.5) * looked_at_.communication;
   return (1 - kRounding) *
          (max(looked_at_.compute, queued) + looked_at_.optimizer + looked_at_.overhead);
 }
 
+Seconds GroupEvaluator::least_after_forward() noexcept {
+  if (micro_batches_ > 1) return least_step_time();
+  find_totals();
+  const Seconds waited = run_forward_pass(tables_, costs_, order_, passes_of_, last_);
+  passes_of_ = tables_.model().groups.size();
+  return (1 - kRounding) *
+         (looked_at_.compute + waited + looked_at_.optimizer + looked_at_.overhead);
+}
+
 GroupEstimate GroupEvaluator::estimate() noexcept {
+  if (!legal_) return looked_at_;
+  find_totals();
   GroupEstimate e = looked_at_;
-  if (!legal_) return e;
   const std::size_t groups = tables_.model().groups.size();
   const bool learns = sums_[groups - 1].learns;
   const GroupPass pass = run_pass(tables_, costs_, order_, learns, passes_of_, &last_);

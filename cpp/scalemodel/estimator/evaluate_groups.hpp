@@ -84,14 +84,22 @@ class GroupEvaluator {
   Reason look_at(const GroupStrategy& strategy) noexcept;
   /// What the step of the strategy looked at cannot fall below: compute runs on one stream, and
   /// collectives of the same queue follow each other. Precondition: it is not illegal.
-  Seconds least_step_time() const noexcept;
+  Seconds least_step_time() noexcept;
+  /// The same, closer, from what its forward pass waits for, which `estimate` need not run again.
+  Seconds least_after_forward() noexcept;
   /// The estimate of the strategy looked at.
   GroupEstimate estimate() noexcept;
 
  private:
+  static constexpr double kRounding = 1e-9;  ///< of sums in another order
+
+  /// Sets what of `looked_at_` is no memory: a verdict does not ask for it.
+  void find_totals() noexcept;
+
   const GroupTables& tables_;
   GroupStrategy strategy_;
   GroupEstimate looked_at_;  ///< what does not depend on the schedule
+  bool has_totals_ = false;
   bool legal_ = false;
   int micro_batches_ = 0;  ///< of the sums; 0: none
   GroupOrder order_;

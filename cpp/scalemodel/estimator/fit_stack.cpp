@@ -18,7 +18,9 @@ Stack with_constants(Stack stack, std::span<const double> constants) {
 }
 
 Stack stack_of(const MeasuredRun& run, const Stack& start, std::span<const double> constants) {
-  return with_constants(run.facts.value_or(start), constants);
+  Stack stack = with_constants(run.facts.value_or(start), constants);
+  if (run.own_launch && run.facts) stack.host_launch = run.facts->host_launch;
+  return stack;
 }
 
 Seconds predicted_time(const MeasuredRun& run, const Stack& stack) {

@@ -20,6 +20,7 @@ struct MeasuredRun {
   Seconds step_time;
   double weight = 1;
   std::optional<Stack> facts;  ///< the stack as this run used it; else the one that is fitted
+  bool own_launch = false;     ///< host_launch is one of these facts, not what is fitted
 };
 
 struct StackFit {

@@ -24,8 +24,9 @@ class GroupBounds {
   /// A group follows, of which `strategy` is a member.
   void set_group(const Strategy& strategy, const Freedom& freedom);
 
-  /// As `close` for the busiest stage, but no closer, and its memory that of the parameters alone:
-  /// for the price of a few sums. No number where a rate is not stated. Valid until the next.
+  /// As `close` for one stage, but no closer: nothing is sent between stages, and its memory is
+  /// that of the parameters alone. For the price of a few sums. No number where a rate is not
+  /// stated. Valid until the next.
   const Estimate& rough();
   /// What `lower_bound` says of the group.
   Estimate close(PipelineBound pipeline, Asked asked);

@@ -446,23 +446,35 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
   }
 }
 
+/// The forward passes of the groups from `from` on, behind those of `kept`, which is completed.
+void run_forward_groups(const Step& step, const Order& s, Clocks& c, std::size_t from,
+                        std::array<Ready, kMaxGroups>& outputs, ForwardPass* kept) {
+  Waits* const waits = c.waits;
+  if (from > 0) {
+    c = kept->clocks[from - 1];
+    c.waits = waits;
+    *waits = kept->waits[from - 1];
+  }
+  for (std::size_t g = from; g < step.groups; ++g) {
+    outputs[g] = run_forward(step, s, c, g, outputs);
+    if (kept == nullptr) continue;
+    kept->clocks[g] = c;
+    kept->waits[g] = *waits;
+  }
+}
+
 }  // namespace
 
-GroupOrder order_of(const GroupStrategy& strategy, bool last_pass) {
-  GroupOrder order;
-  order.one_queue = strategy.queues == Queues::one;
-  order.recompute = strategy.recompute;
-  order.prefetch = strategy.prefetch;
-  order.last_pass = last_pass;
-  order.one_bucket = strategy.buckets == Buckets::group;
-  const Parts forward_once = kGatherOnce, backward_once = kReduceOnce | kReplicas | kBucketed;
-  order.forward = static_cast<Parts>(kAll & ~(last_pass ? 0 : forward_once));
-  order.backward = static_cast<Parts>(kAll & ~(last_pass ? 0 : backward_once) &
-                                      ~(order.one_bucket ? kBucketed | kBucketedEach : 0));
-  const bool before =
-      strategy.backward_gather == BackwardGather::before && strategy.prefetch != Prefetch::none;
-  order.ahead = before ? kGather : Parts{0};
-  return order;
+Seconds run_forward_pass(const GroupTables& tables, const GroupCosts& costs,
+                         const GroupOrder& order, std::size_t from, ForwardPass& kept) noexcept {
+  const Step step{tables, costs, tables.model().groups.size()};
+  Waits waits{};
+  Clocks c;
+  c.waits = &waits;
+  run_forward_groups(step, order, c, from, kept.outputs, &kept);
+  Seconds waited;
+  for (const Seconds wait : waits) waited += wait;
+  return waited;
 }
 
 GroupPass run_pass(const GroupTables& tables, const GroupCosts& costs, const GroupOrder& order,
@@ -470,19 +482,10 @@ GroupPass run_pass(const GroupTables& tables, const GroupCosts& costs, const Gro
   const Step step{tables, costs, tables.model().groups.size()};
   GroupPass pass;
   Clocks c;
-  if (from > 0) {
-    c = kept->clocks[from - 1];
-    pass.waits = kept->waits[from - 1];
-  }
   c.waits = &pass.waits;
   std::array<Ready, kMaxGroups> own;
   std::array<Ready, kMaxGroups>& outputs = kept != nullptr ? kept->outputs : own;
-  for (std::size_t g = from; g < step.groups; ++g) {
-    outputs[g] = run_forward(step, order, c, g, outputs);
-    if (kept == nullptr) continue;
-    kept->clocks[g] = c;
-    kept->waits[g] = pass.waits;
-  }
+  run_forward_groups(step, order, c, from, outputs, kept);
   Ready end{};
   for (std::size_t g = 0; g < step.groups; ++g) end = later(end, outputs[g]);
   run(c, Seconds{}, end);

@@ -61,6 +61,11 @@ struct GroupPass {
 
 using GroupCosts = std::array<const GroupCost*, kMaxGroups>;
 
+/// Completes `kept`, of which the groups before `from` are those of the costs. What compute waits
+/// in the forward pass, its end left out.
+Seconds run_forward_pass(const GroupTables& tables, const GroupCosts& costs,
+                         const GroupOrder& order, std::size_t from, ForwardPass& kept) noexcept;
+
 /// Runs a pass of all groups; `learns`: a backward pass follows. Given `kept`, the forward passes
 /// of the groups before `from` are taken from it, and it is completed.
 GroupPass run_pass(const GroupTables& tables, const GroupCosts& costs, const GroupOrder& order,

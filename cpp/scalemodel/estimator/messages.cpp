@@ -25,6 +25,16 @@ class StageList {
     into_.push_back({message, algorithm, stage_, calls, once ? 1 : c_.degrees.micro_batches});
   }
 
+  /// Transfers of a micro-batch to the next stage and, where chunks lie that way, to the one
+  /// before.
+  void add_transfers(double onwards, double back) {
+    const Message message{Communicator::pp, std::nullopt, boundary(c_), stage_pair(c_), 1, 1};
+    add(message, onwards, false);
+    const std::size_t before = into_.size();
+    add(message, back, false);
+    if (into_.size() > before) into_.back().back = true;
+  }
+
   /// Layers or an end that a pass goes through `times` forwards, `again` of them repeated.
   void add_passes(const MessageList& messages, double times, double again) {
     for (const Message& message : messages) {
@@ -166,13 +176,13 @@ std::vector<StageMessage> step_messages(Tables& tables, const Strategy& strategy
     if (stage.embedding) list.add_passes(of_cell.embedding, share, 0);
     if (stage.head) list.add_passes(of_cell.head, share, 0);
     add_data_parallel(list, c, stage, stage_cost(c, stage, gathers), share);
-    // The last stage hands every chunk but its last round to the first one; there and back, each
-    // end keeps what it turns.
-    const double rounds = s + 1 < d.pp ? d.vpp : d.vpp - 1;
-    const double there_and_back = (s + 1 < d.pp ? 1 : 0) + (s > 0 ? 1 : 0);
-    const double hops = traits_of(strategy.schedule).v_shape ? there_and_back : rounds;
-    if (d.pp > 1) {
-      list.add({Communicator::pp, std::nullopt, boundary(c), stage_pair(c), 1, 1}, hops, false);
+    if (d.pp == 1) continue;
+    if (layout.mirrored || traits_of(strategy.schedule).v_shape) {
+      // There and back, each end keeps what it turns; of two directions, each takes its share.
+      list.add_transfers(s + 1 < d.pp ? share : 0, s > 0 ? share : 0);
+    } else {
+      // The last stage hands every chunk but its last round to the first one.
+      list.add_transfers(s + 1 < d.pp ? d.vpp : d.vpp - 1, 0);
     }
   }
   return messages;

@@ -1,6 +1,7 @@
 // The update of the parameters, once per step.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "scalemodel/costs/update.hpp"
@@ -23,16 +24,52 @@ inline double updated_parameters(const StepContext& c, const StageParameters& st
          stage.trainable_expert / c.groups.expert_shard_ranks;
 }
 
+/// Bytes of a master weight that the stored one holds already.
+inline double stored_master_bytes(const StepContext& c) {
+  const bool shared = c.stack().master_remainders && c.storage_bytes == 2;
+  return shared && separate_master_bytes(c.task(), c.storage_bytes) > 0 ? c.storage_bytes : 0;
+}
+
 /// Bytes of the optimizer states that a rank holds. Muon has one moment of the matrices of layers,
 /// and Adam's two of embedding and head.
 inline Bytes optimizer_states(const StepContext& c, const StageClass& layers,
                               const StageParameters& stage) {
-  Bytes states{state_bytes(c.task(), c.storage_bytes) * updated_parameters(c, stage)};
+  const double each = state_bytes(c.task(), c.storage_bytes) - stored_master_bytes(c);
+  Bytes states{each * updated_parameters(c, stage)};
   if (c.conditions.orthogonal) {
     const double ranks = c.strategy.sharding == Sharding::ddp ? 1 : c.groups.dense_shard_ranks;
     states += Bytes{second_moment_bytes(c.task()) * end_parameters(c, layers).trainable / ranks};
   }
   return states;
+}
+
+/// Whether Adam copies moments narrower than FP32 before it updates them.
+inline bool copies_moments(const StepContext& c) {
+  return c.stack().update_copies_moments && c.task().optimizer == Optimizer::adam &&
+         c.task().moment_bytes < 4;
+}
+
+/// Bytes that an update copies while it runs: FP32 gradients from the reduction to the next step's
+/// zeroing; then, of dense parameters and of experts one after the other, FP32 moments before the
+/// kernel runs and 16-bit weights before they are quantised. Ranks that shard weights update what
+/// they reduced. Sources: NVIDIA/Megatron-LM, distrib_optimizer.py,
+/// _copy_model_grads_to_main_grads; NVIDIA/TransformerEngine, pytorch/optimizers/fused_adam.py,
+/// get_unscaled_state, and pytorch/tensor/utils.py, cast_master_weights_to_fp8.
+inline Bytes update_copies(const StepContext& c, const StageClass& layers,
+                           const StageParameters& stage) {
+  if (c.weights_sharded) return {};
+  const bool shared = c.strategy.sharding != Sharding::ddp;
+  const double ranks = shared ? c.groups.dense_shard_ranks : 1;
+  const double dense = stage.trainable_dense / ranks;
+  const double expert = stage.trainable_expert / (shared ? c.groups.expert_shard_ranks : 1);
+  const bool gradients = c.stack().update_copies_gradients && c.gradient_bytes < 4;
+  const bool casts = c.stack().narrow_weights && !c.conditions.frozen_base &&
+                     operand_bytes(c.conditions.precision) < c.storage_bytes;
+  const double of_moments = copies_moments(c) ? 4.0 * moments(c.task().optimizer) : 0;
+  const double of_layers = dense - end_parameters(c, layers).trainable / ranks;
+  return Bytes{(gradients ? 4 : 0) * (dense + expert) +
+               std::max(of_moments * std::max(dense, expert),
+                        casts ? c.storage_bytes * std::max(of_layers, expert) : 0)};
 }
 
 /// Newton-Schulz steps of `matrices` that take `time` one after the other, whole matrices dealt out
@@ -83,8 +120,10 @@ inline Seconds optimizer_time(const StepContext& c, const StageClass& layers,
   // Gradients of autocast weights are added up in FP32 by a kernel of its own, those of the first
   // micro-batch excepted.
   const double additions = c.stack().autocast ? 12 * (c.degrees.micro_batches - 1) : 0;
+  // Copied moments: FP32 written, read and written by the update, read, cast and copied back.
+  const double casts = copies_moments(c) ? moments(c.task().optimizer) * (4.0 * 4 + 2 * 2) : 0;
   Bytes bytes = update_bytes(updated, held, c.gradient_bytes, c.task(), c.storage_bytes) +
-                Bytes{held * (copies + additions)};
+                Bytes{held * (copies + additions) + updated * casts};
   Seconds computing;
   if (c.conditions.orthogonal) {
     bytes += orthogonal_bytes(c, layers, updated);

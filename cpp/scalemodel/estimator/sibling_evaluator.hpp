@@ -42,6 +42,10 @@ class SiblingEvaluator {
   /// critical paths of its pipeline.
   const Estimate& estimate(Asked asked);
 
+  /// No more than the estimate in what is bounded, without critical paths: of a pipeline as each of
+  /// its stages says without the others. Memory and verdict are those of the estimate.
+  Estimate at_least();
+
   /// Goes on to a strategy. Of one that does not fit, where that is enough, memory and verdict.
   const Estimate& operator()(const Strategy& strategy, Asked asked);
 

@@ -22,9 +22,10 @@ void add_states(ResidentMemory& memory, const StepContext& c, const StageClass& 
   const double narrow_bytes = operand_bytes(c.conditions.precision);
   const bool narrow = narrow_bytes < c.storage_bytes;
   // Narrow formats keep a quantised copy of the linear weights beside the stored one; frozen
-  // weights need no other.
+  // weights need no other, nor do those that a stack casts from the master weights.
+  const bool alone = narrow && stack.narrow_weights && !c.conditions.frozen_base;
   const double weight_bytes =
-      c.conditions.frozen_base
+      c.conditions.frozen_base || alone
           ? narrow_bytes
           : c.storage_bytes + (narrow && !c.weights_sharded ? narrow_bytes : 0);
   // Where what is gathered is cast from the master weights, these are the shards. A lower bound
@@ -33,6 +34,10 @@ void add_states(ResidentMemory& memory, const StepContext& c, const StageClass& 
   if (!masters_only) {
     memory.weights =
         Bytes{weight_bytes * shared(parameters.dense, parameters.expert, c.weights_sharded)};
+    if (alone) {  // embedding and LM head are never narrow
+      memory.weights += Bytes{(c.storage_bytes - narrow_bytes) *
+                              shared(end_parameters(c, stage).all, 0, c.weights_sharded)};
+    }
   }
   const bool gradients_sharded = c.gathered || s.sharding == Sharding::zero2;
   memory.gradients =
@@ -132,18 +137,26 @@ ResidentMemory resident_memory(const StepContext& c, const StageClass& stage,
                                const StageParameters& parameters) noexcept {
   ResidentMemory memory;
   add_states(memory, c, stage, parameters);
+  memory.copies = update_copies(c, stage, parameters);
   if (c.gathered) memory.gathered = gathered_parameters(c, stage);
   memory.two_layers = std::min(1.0, 2.0 / std::max(1, stage.total_layers()));
   return memory;
 }
 
+MemoryByKind memory_by_kind(const StepContext& c, const StageClass& stage,
+                            const StageParameters& parameters) noexcept {
+  return resident_memory(c, stage, parameters)
+      .offloaded(offload_of(c.strategy), passing_memory(c, stage));
+}
+
 MemoryKinds peak_memory(const StepContext& c, const StageClass& stage,
                         const StageParameters& parameters) {
-  const MemoryByKind memory = resident_memory(c, stage, parameters)
-                                  .offloaded(offload_of(c.strategy), passing_memory(c, stage));
-  return {memory.weights,       memory.gradients, memory.optimizer,
-          memory.activations,   memory.logits,    memory.temporary,
-          memory.communication, memory.gathered,  c.stack().reserve + memory.fragments(c.stack())};
+  const MemoryByKind of_stage = memory_by_kind(c, stage, parameters);
+  const MemoryByKind memory = of_stage.at_peak();
+  return {
+      memory.weights,       memory.gradients, memory.optimizer,
+      memory.activations,   memory.logits,    memory.temporary,
+      memory.communication, memory.gathered,  c.stack().reserve + of_stage.fragments(c.stack())};
 }
 
 }  // namespace scalemodel

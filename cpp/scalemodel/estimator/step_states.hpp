@@ -77,8 +77,9 @@ inline StatesByOffload states_by_offload(const StepContext& c) {
   return states;
 }
 
-inline void set_memory(Estimate& estimate, const MemoryByKind& memory, const MemoryPolicy& stack,
+inline void set_memory(Estimate& estimate, const MemoryByKind& of_stage, const MemoryPolicy& stack,
                        int stage) {
+  const MemoryByKind memory = of_stage.at_peak();
   estimate.memory_weights = memory.weights;
   estimate.memory_gradients = memory.gradients;
   estimate.memory_optimizer = memory.optimizer;
@@ -88,7 +89,7 @@ inline void set_memory(Estimate& estimate, const MemoryByKind& memory, const Mem
   estimate.memory_communication = memory.communication;
   estimate.memory_gathered = memory.gathered;
   estimate.memory_allocated = memory.allocated();
-  estimate.memory_reserve = stack.reserve + memory.fragments(stack);
+  estimate.memory_reserve = stack.reserve + of_stage.fragments(stack);
   estimate.fullest_stage = stage;
 }
 

@@ -38,8 +38,9 @@ constexpr Seconds startup_time(const StartUp& start, Bytes weights) {
 /// one is sent to another, from its first token on, as a client or a router does that has seen the
 /// connection break.
 struct Failures {
-  Seconds mtbf;           ///< mean time between failures of a replica; 0: none fails by itself
-  Seconds restart{60};    ///< from the failure to the first request
+  Seconds mtbf;         ///< mean time between failures of a replica; 0: none fails by itself
+  Seconds restart{60};  ///< from the failure to the first request
+  // NOLINTNEXTLINE(readability-redundant-member-init): one that is named may be left out
   Seconds retry_delay{};  ///< until a lost request is sent again
   int max_retries = 3;    ///< then it is lost
 

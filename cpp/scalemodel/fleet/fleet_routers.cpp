@@ -127,7 +127,7 @@ void RunningFleet::add_scores(double weight, const std::vector<double>& values, 
 std::size_t RunningFleet::by_scores(std::size_t request, Seconds now) {
   const RouterPolicy& policy = options_.policy;
   scrape(now);
-  std::fill(cost_.begin(), cost_.end(), 0);
+  std::ranges::fill(cost_, 0);
   add_scores(policy.queue_weight, queued_, true);
   for (const std::size_t i : online_) cost_[i] += policy.kv_cache_weight * utilisation_[i];
   if (policy.active_weight > 0) {

@@ -90,8 +90,8 @@ void PrefixIndex::apply(std::size_t replica, std::span<const PrefixCache::Change
 }
 
 void PrefixIndex::count_held(std::span<const BlockHash> names, std::span<std::int32_t> held) {
-  std::fill(held.begin(), held.end(), 0);
-  std::fill(live_.begin(), live_.end(), ~Word{0});
+  std::ranges::fill(held, 0);
+  std::ranges::fill(live_, ~Word{0});
   std::int32_t depth = 0;
   for (const BlockHash name : names) {
     const Word* bits = holders(find(name));

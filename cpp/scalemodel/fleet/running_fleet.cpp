@@ -45,9 +45,7 @@ RunningFleet::RunningFleet(std::span<const FleetKind> kinds, std::span<const Req
   queued_.resize(replicas_.size());
   utilisation_.resize(replicas_.size());
   active_.resize(replicas_.size());
-  in_order_ =
-      options.caching.enabled() && std::any_of(options.tiers.begin(), options.tiers.end(),
-                                               [](const CacheTier& tier) { return tier.shared; });
+  in_order_ = options.caching.enabled() && std::ranges::any_of(options.tiers, &CacheTier::shared);
   expect_failures(requests.empty() ? Seconds{} : requests.front().arrival);
 }
 

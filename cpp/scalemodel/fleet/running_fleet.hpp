@@ -118,7 +118,7 @@ class RunningFleet {
   void note(std::size_t place) {
     next_event_[place] = replicas_[place].next_event().base();
     load_[place] = replicas_[place].requests_in_system();
-    if (in_order_ && next_event_[place] < kInfinity) agenda_.push({next_event_[place], place});
+    if (in_order_ && next_event_[place] < kInfinity) agenda_.emplace(next_event_[place], place);
   }
   void hand_over(std::size_t request, std::size_t chosen, Seconds now);
   void sum();

@@ -198,6 +198,17 @@ double ngram_parameters(const DecoderShape& shape) {
 
 }  // namespace
 
+bool Model::generates() const {
+  const auto sees_all = [](const LayerOperator& op) {
+    return op.kind == OperatorKind::attention && !op.causal && !op.of_source;
+  };
+  return std::ranges::none_of(kinds, [&](const LayerKind& kind) {
+    return std::ranges::any_of(kind.units, [&](const Unit& unit) {
+      return std::ranges::any_of(unit.operators, sees_all);
+    });
+  });
+}
+
 double Model::parameters() const {
   double count = embedding_parameters + head_parameters + final_norm_parameters;
   for (const std::uint8_t kind : layer_kind) count += kinds[kind].parameters();

@@ -72,7 +72,7 @@ double shared_uses(const DecoderShape& s) {
   const auto size = static_cast<int>(s.mixers.size());
   int uses = 0;
   for (int layer = 0; layer < s.layers; ++layer) {
-    uses += s.mixers[static_cast<std::size_t>(layer % size)] == 'Z';
+    if (s.mixers[static_cast<std::size_t>(layer % size)] == 'Z') ++uses;
   }
   return std::max(1, uses);
 }

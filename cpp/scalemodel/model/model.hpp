@@ -107,6 +107,8 @@ struct Model {
   }
   /// What encodes before the decoder runs, if anything does.
   const VisionTower& tower() const { return encoder.present() ? encoder : vision; }
+  /// Its tokens see none behind them: what it answers comes token by token.
+  bool generates() const;
   /// Published convention: main stack and vision tower, multi-token-prediction modules left out.
   double parameters() const;
   /// Of the decoder.

@@ -99,7 +99,9 @@ VisionTower make_vision_tower(const VisionShape& shape, int hidden) {
   const double h = shape.hidden, vectors = norm_vectors(shape.norm);
   double& others = tower.other_parameters;
   others = shape.positions * h + (shape.patch_bias ? h : 0);
-  others += ((shape.entry_norm + shape.final_norm) * vectors + shape.projector_norm) * h;
+  if (shape.entry_norm) others += vectors * h;
+  if (shape.final_norm) others += vectors * h;
+  others += shape.projector_norm * h;
   if (shape.layer_scale) others += 2 * h * shape.layers;
   const double pixels = 1.0 * shape.channels * shape.temporal_patch * shape.patch * shape.patch;
   tower.products.push_back({"patch_embedding", h, pixels, 1, true});

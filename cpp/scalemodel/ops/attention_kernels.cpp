@@ -3,42 +3,23 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scalemodel/ops/decode_case.hpp"
+
 namespace scalemodel {
 namespace {
 
-constexpr double kTile = 128;       // queries of a tile, cached tokens of a block
+using detail::cube, detail::cube_root, detail::cubic_maximum, detail::residency, detail::rounded;
+
+constexpr double kTile = detail::kAttentionTile;
 constexpr double kTensorRows = 16;  // query rows of one tensor-core GEMM
 constexpr double kOutputBytes = 2, kPartialBytes = 4;
 
-double cube(double x) { return x * x * x; }
-
-/// Cube root of a number between 1 and 3: a parabola within 0.3 %, then two of Halley's steps, each
-/// of which triples the digits.
-double cube_root(double x) {
-  double root = 0.6607 + (0.3827 - 0.0411 * x) * x;
-  for (int step = 0; step < 2; ++step) {
-    const double cubed = cube(root);
-    root *= (cubed + 2 * x) / (2 * cubed + x);
-  }
-  return root;
-}
-
-/// (a^3 + b^3 + c^3)^(1/3): a maximum without a corner.
-Seconds cubic_maximum(Seconds a, Seconds b, Seconds c = Seconds{}) {
+/// (a^3 + b^3 + c^3)^(1/3).
+Seconds cubic_maximum(Seconds a, Seconds b, Seconds c) {
   const Seconds top = max(max(a, b), c);
   if (top <= Seconds{}) return Seconds{};
   const double sum = cube(a / top) + cube(b / top) + cube(c / top);
   return sum == 1 ? top : cube_root(sum) * top;
-}
-
-/// Bandwidth gain of operands that a repeated call finds in the last-level cache, filled so far.
-double residency(double gain, double fill) {
-  return 1 + (gain - 1) / (1 + cube(fill) * cube(fill));
-}
-
-/// A count of waves with its last, partial one rounded up by `share`.
-double rounded(double waves, double share) {
-  return (1 - share) * waves + share * std::ceil(waves - 1e-9);
 }
 
 /// Query-key pairs of a head.
@@ -111,7 +92,7 @@ Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
   const Seconds kernel_time =
       launch + cubic_maximum(work, in_out / (kernel.io_fraction * bandwidth), chain) +
       (passes * keys_values + kernel.latent_passes * cached) / bandwidth + waves * kernel.wave;
-  return cubic_maximum(kernel.host, kernel_time);
+  return cubic_maximum<double>(kernel.host, kernel_time);
 }
 
 DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
@@ -134,7 +115,7 @@ DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
   const Flop block_flop{2 * kTile * rows * width};
   const Seconds gemm = block_flop / (kernel.tensor_fraction / units_ * a.dense_rate());
   const Seconds shortest = (cache8 ? kernel.fp8_block : 1) * (width / 256) * kernel.block;
-  block_ = cubic_maximum(gemm, shortest);
+  block_ = cubic_maximum<double>(gemm, shortest);
   cached_ = Bytes{operand_bytes(call.cache) * kv_heads * (latent ? head : width)};
   in_out_ = Bytes{kOutputBytes * w.heads * width};
   partials_ = Bytes{kernel.partial_passes * kPartialBytes * w.heads * value};
@@ -150,22 +131,6 @@ DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
   if (!latent && w.head_dim == 192) fixed_ += kernel.odd_head;
   wave_ = kernel.wave;
   split_ = kernel.split;
-}
-
-Seconds DecodeCase::time(double batch, double keys) const noexcept {
-  if (window_ > 0) keys = std::min(window_, keys);
-  const double lanes = batch * lanes_, blocks = std::ceil(keys / kTile);
-  const double splits = std::max(1.0, std::min({aimed_ / lanes, blocks, max_splits_}));
-  const double tiles = lanes * splits, filled = tiles / units_;
-  const double waves = rounded(std::max(1.0, filled), wave_rounding_);
-  const Bytes cached = batch * keys * cached_, touched = cached + batch * in_out_;
-  BytesPerSecond rate = rate_;
-  if (resident_ > Bytes{}) rate = residency(resident_gain_, touched / resident_) * rate;
-  if (filled < 1) rate = std::pow(filled, occupancy_exponent_) * rate;
-  Seconds fixed = fixed_ + waves * wave_;
-  if (splits > 1) fixed += std::log2(splits) * split_;
-  return fixed + cubic_maximum(waves * (blocks / splits) * block_, touched / rate) +
-         (batch * partials_ + converted_ * cached) / bandwidth_;
 }
 
 Seconds decode_time(const AttentionCall& call, const DecodeKernel& kernel,

@@ -5,6 +5,7 @@
 
 #include <tuple>
 
+#include "scalemodel/base/lanes.hpp"
 #include "scalemodel/base/precision.hpp"
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
@@ -118,7 +119,9 @@ class DecodeCase {
   DecodeCase() = default;
   DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
              const Accelerator& accelerator) noexcept;
-  Seconds time(double batch, double keys) const noexcept;
+  /// Of one number of sequences or of several side by side: see decode_case.hpp.
+  template <class Number>
+  SecondsOf<Number> time(Number batch, double keys) const noexcept;
 
  private:
   double units_ = 1, aimed_ = 1, max_splits_ = 1;

@@ -76,10 +76,8 @@ double normal_quantile(double probability) {
 }
 
 std::vector<double> answer_lengths(const AnswerLengths& lengths, std::size_t count) {
-  if (lengths.spread == 0 || lengths.mean >= lengths.room) {
-    return std::vector<double>(count, lengths.mean);
-  }
-  std::vector<double> tokens(count);
+  std::vector<double> tokens(count, lengths.mean);
+  if (lengths.spread == 0 || lengths.mean >= lengths.room) return tokens;
   for (std::size_t i = 0; i < count; ++i) {
     const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(count);
     tokens[count - 1 - i] = std::exp(lengths.spread * normal_quantile(place));

@@ -99,6 +99,14 @@ inline Watts serving_power(const ServingPower& serving, Watts limit,
   return std::min(1.0, serving.floor_fraction + activity.busy_fraction * running) * limit;
 }
 
+/// The same of one that computes such steps for `busy` of the time at most.
+inline Watts serving_power(const ServingPower& serving, Watts limit, const DecodeLoad& load,
+                           double busy) {
+  DecodeActivity activity = decode_activity(load, serving);
+  activity.busy_fraction = std::min(activity.busy_fraction, busy);
+  return serving_power(serving, limit, activity);
+}
+
 template <>
 struct RecordOf<ServingPower> {
   static constexpr std::string_view name = "ServingPower";

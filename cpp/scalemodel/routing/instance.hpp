@@ -54,6 +54,10 @@ struct Routing {
   bool sprayed = false;
 };
 
+/// Flows between a fetch of what is stored of one and its use, where flows are not met in their
+/// order: of millions each would wait for memory.
+inline constexpr std::int32_t kFlowsAhead = 16;
+
 /// Numbers of all flows, job after job, ascending within each.
 std::vector<std::int32_t> flows_by_job(const Flows& flows);
 

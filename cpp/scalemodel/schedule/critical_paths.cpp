@@ -47,7 +47,8 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   // Part after part: in this order sums add up.
   std::ranges::stable_sort(uses_, {}, &Use::part);
   columns_ = columns.size();
-  for (std::uint8_t column = 0; column < columns_; ++column) {
+  for (std::size_t i = 0; i < columns_; ++i) {
+    const auto column = static_cast<std::uint8_t>(i);
     const bool traffic = std::ranges::any_of(
         uses_, [&](const Use& use) { return use.column == column && use.time >= kGathering; });
     if (!traffic) {
@@ -150,7 +151,7 @@ Seconds LongestPath::longest_with_hops(Begun& begun, const PipelineTimes& times)
   RoughTerms rough;
   const Use* use = traffic_uses_.data();
   for (const TrafficColumn& traffic : traffic_columns_) {
-    const Use* end = &traffic_uses_[0] + traffic.end;
+    const Use* end = traffic_uses_.data() + traffic.end;
     double sum = use->of(times);  // most columns count one time
     while (++use != end) sum += use->of(times);
     begun.exact_[traffic.column] = sum;
@@ -185,10 +186,45 @@ StepTrafficKind traffic_of(const PipelineTimes& times) noexcept {
   return hides ? StepTrafficKind::hiding : StepTrafficKind::none;
 }
 
+namespace {
+
+/// How often a path has every part with all of its passes.
+std::array<double, kPipelineParts> whole_parts(const PipelinePath& path) {
+  std::array<double, kPipelineParts> whole;
+  for (std::size_t part = 0; part < kPipelineParts; ++part) {
+    const auto& count = path.parts[part];
+    whole[part] = std::min({count[kForward], count[kInputGradient], count[kWeightGradient]});
+  }
+  return whole;
+}
+
+/// Whether a way is never longer than another one.
+bool is_within(const StageWay& inner, const StageWay& outer) {
+  for (std::size_t part = 0; part < kPipelineParts; ++part) {
+    if (inner.once[part] > outer.once[part] || inner.each[part] > outer.each[part]) return false;
+  }
+  return true;
+}
+
+std::vector<StageWay> longest_ways(const detail::StagePaths& stages) {
+  std::vector<StageWay> ways;
+  for (std::size_t i = 0; i < stages.to.size(); ++i) {
+    const StageWay way{whole_parts(stages.to[i]), whole_parts(stages.on[i])};
+    const auto longer = [&](const StageWay& known) { return is_within(way, known); };
+    if (std::ranges::any_of(ways, longer)) continue;
+    std::erase_if(ways, [&](const StageWay& shorter) { return is_within(shorter, way); });
+    ways.push_back(way);
+  }
+  return ways;
+}
+
+}  // namespace
+
 CriticalPaths::CriticalPaths(PipelineShape shape, int micro_batches)
     : shape_(std::move(shape)), pp_(shape_.pp), micro_batches_(micro_batches) {
   const detail::StagePaths stages(shape_);
   stage_paths_ = LongestPath(std::array{stages.to, stages.on});
+  stage_ways_ = longest_ways(stages);
 }
 
 LongestPath CriticalPaths::without_traffic() const {
@@ -285,7 +321,8 @@ std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, 
                        shape.vpp,
                        micro_batches,
                        shape.transfers_block ? 1 : 0,
-                       shape.transfers_serial ? 1 : 0};
+                       shape.transfers_serial ? 1 : 0,
+                       shape.tower ? 1 : 0};
   for (const StageClass& chunk : shape.chunks) {
     key.insert(key.end(), chunk.layers.begin(), chunk.layers.end());
     key.push_back((chunk.embedding ? 2 : 0) + (chunk.head ? 1 : 0));
@@ -294,7 +331,7 @@ std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, 
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
   if (known.size() >= kMaxKept) known.clear();
-  const auto paths = std::make_shared<const CriticalPaths>(shape, micro_batches);
+  auto paths = std::make_shared<const CriticalPaths>(shape, micro_batches);
   known.emplace(std::move(key), paths);
   return paths;
 }

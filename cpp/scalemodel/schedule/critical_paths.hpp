@@ -99,6 +99,12 @@ struct QuietTimes {
   PathTimes first, further;
 };
 
+/// A way through a pipeline along one of its stages: how often all passes of a part lie on it, to
+/// the stage and back once, on the stage for every micro-batch.
+struct StageWay {
+  std::array<double, kPipelineParts> once{}, each{};
+};
+
 /// What bounds the duration of a pipeline: its critical paths, or, without looking for them, what
 /// each stage takes from the first micro-batch to the last, or the passes of the busiest one alone.
 enum class PipelineBound : std::uint8_t { critical_paths, one_stage, busiest_stage };
@@ -137,6 +143,10 @@ class CriticalPaths {
   PipelineDuration at_least(const PipelineTimes& times, double micro_batches,
                             Seconds slowest) const noexcept;
 
+  /// The ways along stages that may be the longest, whatever the parts take. None has a part whose
+  /// passes it has but in parts.
+  std::span<const StageWay> stage_ways() const noexcept { return stage_ways_; }
+
   /// Micro-batches of the shortest step whose groups repeat as in one of `micro_batches`.
   static int representative(int pp, int micro_batches) noexcept {
     return micro_batches < kGroups * pp ? micro_batches : (kGroups - 1) * pp + micro_batches % pp;
@@ -167,6 +177,7 @@ class CriticalPaths {
   PipelineShape shape_;
   double pp_, micro_batches_;
   LongestPath stage_paths_;  ///< to each stage and on it
+  std::vector<StageWay> stage_ways_;
   mutable std::mutex searching_;
   mutable std::vector<PipelinePath> known_;  ///< of a step without traffic, once they are found
   mutable std::array<Found, kStepTrafficKinds> found_;

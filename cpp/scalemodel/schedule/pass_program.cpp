@@ -149,11 +149,13 @@ void PassProgram::place() {
 }
 
 Lanes PassProgram::end(const SampledTimes& times) {
-  lane_lasts_[Lasting::kHop] = times.hop;
-  lane_lasts_[Lasting::kEarly] = times.early;
+  lane_lasts_[Lasting::kHop] = times.of[SampledTimes::kHop];
+  lane_lasts_[Lasting::kEarly] = times.of[SampledTimes::kEarly];
   for (std::size_t i = Lasting::kOthers; i < lasting_.size(); ++i) {
     Lanes sum;
-    for (const Share& s : lasting_[i].shares) sum = plus(sum, times.parts[s.part][s.time], s.count);
+    for (const Share& s : lasting_[i].shares) {
+      sum = plus(sum, times.of[SampledTimes::place(s.part, s.time)], s.count);
+    }
     lane_lasts_[i] = sum;
   }
   for (std::size_t i = 0; i < terms_.size(); ++i) {

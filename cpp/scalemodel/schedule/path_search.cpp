@@ -10,54 +10,26 @@
 #include <utility>
 
 #include "scalemodel/schedule/pass_program.hpp"
+#include "scalemodel/schedule/path_sums.hpp"
 #include "scalemodel/schedule/stage_paths.hpp"
 
 namespace scalemodel::detail {
 namespace {
-
-/// What a path counts, without what it has not: it is summed up at every sample.
-class CountedPath {
- public:
-  explicit CountedPath(const PipelinePath& path) : path_(path) {
-    for (std::size_t part = 0; part < kPipelineParts; ++part) {
-      for (std::size_t time = 0; time < kPassTimes; ++time) {
-        const double count = path.parts[part][time];
-        if (count != 0) counts_.push_back({part, time, static_cast<float>(count)});
-      }
-    }
-  }
-
-  Lanes lasts(const SampledTimes& samples) const {
-    Lanes sum = plus(plus(Lanes{}, samples.hop, path_.hops), samples.early, path_.early);
-    for (const Count& c : counts_) sum = sum + c.count * samples.parts[c.part][c.time];
-    return sum;
-  }
-
-  const PipelinePath& path() const { return path_; }
-
- private:
-  struct Count {
-    std::size_t part, time;
-    float count;
-  };
-  PipelinePath path_;
-  std::vector<Count> counts_;
-};
 
 /// A bit per sample.
 class Covered {
  public:
   explicit Covered(std::size_t batches = 0) : bits_((batches + kBatches - 1) / kBatches) {}
 
-  /// The samples of a batch at which `lasts` reaches `least`.
-  void add(std::size_t batch, const Lanes& lasts, const Lanes& least) {
-    const std::uint64_t bits = lasts.reaches(least);
+  /// Some samples of a batch, a bit for each.
+  void add(std::size_t batch, std::uint64_t samples) {
+    if (samples == 0) return;
     if (bits_.size() <= batch / kBatches) bits_.resize(batch / kBatches + 1);
-    bits_[batch / kBatches] |= bits << (batch % kBatches * kLanes);
+    bits_[batch / kBatches] |= samples << (batch % kBatches * kLanes);
   }
 
   void add(const Covered& other) {
-    for (std::size_t i = 0; i < bits_.size(); ++i) bits_[i] |= other.bits_[i];
+    for (std::size_t i = 0; i < other.bits_.size(); ++i) bits_[i] |= other.bits_[i];
   }
 
   int beyond(const Covered& other) const {
@@ -79,36 +51,44 @@ class PathSearch {
   /// `known`: paths that need not be found again.
   PathSearch(const PassSequence& sequence, StepTrafficKind traffic,
              std::span<const PipelinePath> known = {})
-      : program_(sequence, traffic), known_(known.begin(), known.end()) {}
+      : program_(sequence, traffic), known_(known.size()) {
+    for (const PipelinePath& path : known) sums_.add(path);
+  }
 
-  /// Adds the paths of samples that last longer than on all that are known or found, and marks
-  /// these samples.
-  void add(const SampledTimes& samples, std::array<bool, kLanes>& missing) {
+  /// Adds the paths of samples of the next batch that last longer than on all that are known or
+  /// found, and marks these samples.
+  void add(const SampledBatches& batches, std::array<bool, kLanes>& missing) {
     const std::size_t number = least_.size();
+    const SampledTimes& samples = batches[number];
     const Lanes ends = program_.end(samples);
+    sums_.set(samples);
     Lanes longest;
-    for (const CountedPath& path : known_) longest = longest.max(path.lasts(samples));
+    for (std::size_t i = 0; i < known_; ++i) longest = longest.max(sums_.of(i));
     const Lanes& least = least_.emplace_back(shortest_like(ends, longest));
-    by_known_.add(number, longest, least);
-    const auto cover = [&](Found& found) {
-      const Lanes lasts = found.path.lasts(samples);
-      found.covers.add(number, lasts, least);
-      longest = longest.max(lasts);
+    std::uint32_t covered = longest.reaches(least);
+    by_known_.add(number, covered);
+    const auto cover = [&](std::size_t path) {
+      const std::uint32_t reached = sums_.of(known_ + path).reaches(least);
+      found_[path].covers.add(number, reached);
+      covered |= reached;
     };
-    for (Found& found : found_) cover(found);
+    for (std::size_t path = 0; path < found_.size(); ++path) cover(path);
+    const auto is_covered = [&](std::size_t lane) { return (covered >> lane & 1) != 0; };
     // Two missing paths are found at once; the first of them may make the second needless.
     std::array<PipelinePath, 2> paths;
     std::size_t beside = kLanes;
     for (std::size_t i = 0; i < kLanes; ++i) {
-      if (longest[i] >= least[i]) continue;
+      if (is_covered(i)) continue;
       const bool ready = i == beside;
       if (!ready) {
         beside = i + 1;
-        while (beside < kLanes && longest[beside] >= least[beside]) ++beside;
-        paths = program_.paths(samples.samples[i], samples.samples[std::min(beside, kLanes - 1)]);
+        while (beside < kLanes && is_covered(beside)) ++beside;
+        paths = program_.paths(batches.sample(number, i),
+                               batches.sample(number, std::min(beside, kLanes - 1)));
       }
-      found_.push_back({CountedPath(paths[ready ? 1 : 0]), number, Covered{}});
-      cover(found_.back());
+      sums_.add(paths[ready ? 1 : 0]);
+      found_.push_back({paths[ready ? 1 : 0], number, Covered{}});
+      cover(found_.size() - 1);
       missing[i] = true;
     }
   }
@@ -124,12 +104,9 @@ class PathSearch {
       return a.first < b.first || (a.first == b.first && a.second > b.second);
     };
     std::priority_queue<Candidate, std::vector<Candidate>, decltype(worse)> candidates(worse);
+    cover_earlier(samples);
     for (std::size_t i = 0; i < found_.size(); ++i) {
-      Found& found = found_[i];
-      for (std::size_t batch = 0; batch < found.since; ++batch) {
-        found.covers.add(batch, found.path.lasts(samples[batch]), least_[batch]);
-      }
-      candidates.emplace(found.covers.beyond(taken), i);
+      candidates.emplace(found_[i].covers.beyond(taken), i);
     }
     std::vector<PipelinePath> kept;
     while (!candidates.empty()) {
@@ -141,7 +118,7 @@ class PathSearch {
         candidates.push(now);
         continue;
       }
-      kept.push_back(found_[path].path.path());
+      kept.push_back(found_[path].path);
       taken.add(found_[path].covers);
     }
     return kept;
@@ -150,10 +127,31 @@ class PathSearch {
  private:
   /// A path and the samples at which it is the longest, of the batches from `since` on.
   struct Found {
-    CountedPath path;
+    PipelinePath path;
     std::size_t since;
     Covered covers;
   };
+
+  /// Looks at the batches before each path was found, too: there are fewer such paths with every
+  /// batch, and sums are listed anew for half as many.
+  void cover_earlier(const SampledBatches& samples) {
+    PathSums later;                    // of the paths from `listed` on
+    std::size_t listed = 0, next = 0;  // the first that was found after a batch
+    for (std::size_t batch = 0;; ++batch) {
+      while (next < found_.size() && found_[next].since <= batch) ++next;
+      const std::size_t left = found_.size() - next;
+      if (left == 0) return;
+      if (batch == 0 || 2 * left <= later.size()) {
+        later = PathSums();
+        listed = next;
+        for (std::size_t path = next; path < found_.size(); ++path) later.add(found_[path].path);
+      }
+      later.set(samples[batch]);
+      for (std::size_t path = next; path < found_.size(); ++path) {
+        found_[path].covers.add(batch, later.of(path - listed).reaches(least_[batch]));
+      }
+    }
+  }
 
   /// A path that lasts so long stands for one until `ends`: it lacks next to nothing of the step
   /// and little of what `known` paths lack, so that traffic is not lost in a long step.
@@ -168,7 +166,8 @@ class PathSearch {
   }
 
   PassProgram program_;
-  std::vector<CountedPath> known_;
+  std::size_t known_;
+  PathSums sums_;  ///< of paths that were known, then of those found
   std::vector<Found> found_;
   std::vector<Lanes> least_;  ///< that a path must last at every sample
   Covered by_known_;
@@ -198,9 +197,9 @@ void search(std::span<PathSearch* const> searches, std::size_t enough, SampledBa
   const std::size_t most = 8 * enough;
   std::size_t explained = 0;
   while (explained < enough && samples.size() * kLanes < most) {
-    const SampledTimes& batch = samples.next();
+    samples.next();
     std::array<bool, kLanes> missing{};
-    for (PathSearch* one : searches) one->add(batch, missing);
+    for (PathSearch* one : searches) one->add(samples, missing);
     for (const bool is_missing : missing) explained = is_missing ? 0 : explained + 1;
   }
 }
@@ -216,7 +215,7 @@ QuietPaths find_quiet_paths(const PipelineShape& shape, int micro_batches, bool 
   PathSearch step(sequence, StepTrafficKind::none, along);
   PathSearch further(longer, StepTrafficKind::none,
                      repeats ? along_longer : std::vector<PipelinePath>{});
-  SampledBatches samples(kinds_of(shape), StepTrafficKind::none);
+  SampledBatches samples(StepTrafficKind::none, shape.tower);
   search(std::array{&step, &further}, enough_samples(sequence), samples);
   QuietPaths paths{step.fewest(samples), further.fewest(samples)};
   std::ranges::copy(along, std::back_inserter(paths.step));
@@ -228,7 +227,7 @@ std::vector<PipelinePath> find_paths(const PipelineShape& shape, int micro_batch
                                      StepTrafficKind traffic, std::span<const PipelinePath> known) {
   const PassSequence sequence(shape, micro_batches);
   PathSearch sending(sequence, traffic, known);
-  SampledBatches samples(kinds_of(shape), traffic);
+  SampledBatches samples(traffic, shape.tower);
   search(std::array{&sending}, enough_samples(sequence), samples);
   return sending.fewest(samples);
 }

@@ -195,6 +195,7 @@ class PipelineRun {
   Clock& clock_;
   bool sends_, blocks_;
   std::vector<Stage> stages_;
+  // NOLINTNEXTLINE(modernize-avoid-c-arrays): a vector would set them all before they are written
   std::unique_ptr<Time[]> arrivals_;  ///< each is written before it is read
 };
 

@@ -97,6 +97,7 @@ struct PipelineShape {
   std::vector<StageClass> chunks;  ///< of stage 0 first, as of `make_chunks`
   bool transfers_block = true;     ///< kernels wait for what their stage sends
   bool transfers_serial = false;   ///< and a stage receives nothing while it sends
+  bool tower = false;              ///< a vision tower or an encoder stands with the embedding
 };
 
 }  // namespace scalemodel

@@ -9,13 +9,18 @@ namespace {
 
 using Shared = std::shared_ptr<const SampledTimes>;
 
-/// Batches that are kept: 16 KB each, and few searches go beyond them.
-constexpr std::size_t kKeptBatches = 128;
-using KeptBatches =
-    std::array<std::array<std::vector<Shared>, kStepTrafficKinds>, kMaxLayerKinds + 1>;
+/// Batches that are kept: 6 KB each, and few searches go beyond them.
+constexpr std::size_t kKeptBatches = 1024;
+using KeptBatches = std::array<std::array<std::vector<Shared>, kStepTrafficKinds>, 2>;
 
-Shared sampled(std::size_t kinds, StepTrafficKind traffic, std::size_t batch) {
-  TypicalTimes typical(kinds, traffic, batch * kLanes);
+/// Times of a layer kind do not depend on how many follow it: pipelines of fewer kinds find theirs
+/// among those of the most.
+TypicalTimes typical_times(StepTrafficKind traffic, bool tower, std::size_t first) {
+  return {kMaxLayerKinds, traffic, tower, first};
+}
+
+Shared sampled(StepTrafficKind traffic, bool tower, std::size_t batch) {
+  TypicalTimes typical = typical_times(traffic, tower, batch * kLanes);
   std::array<PipelineTimes, kLanes> samples;
   for (PipelineTimes& times : samples) times = typical.next();
   return std::make_shared<const SampledTimes>(samples);
@@ -23,7 +28,7 @@ Shared sampled(std::size_t kinds, StepTrafficKind traffic, std::size_t batch) {
 
 }  // namespace
 
-SampledTimes::SampledTimes(const std::array<PipelineTimes, kLanes>& given) : samples(given) {
+SampledTimes::SampledTimes(const std::array<PipelineTimes, kLanes>& samples) {
   const auto lanes_of = [&](const auto& time_of) {
     std::array<float, kLanes> lanes;
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
@@ -33,22 +38,26 @@ SampledTimes::SampledTimes(const std::array<PipelineTimes, kLanes>& given) : sam
   };
   for (std::size_t part = 0; part < kPipelineParts; ++part) {
     for (std::size_t time = 0; time < kPassTimes; ++time) {
-      parts[part][time] = lanes_of([=](const PipelineTimes& t) { return t.parts[part][time]; });
+      of[place(part, time)] = lanes_of([=](const PipelineTimes& t) { return t.parts[part][time]; });
     }
   }
-  hop = lanes_of([](const PipelineTimes& t) { return t.hop; });
-  early = lanes_of([](const PipelineTimes& t) { return t.early; });
+  of[kHop] = lanes_of([](const PipelineTimes& t) { return t.hop; });
+  of[kEarly] = lanes_of([](const PipelineTimes& t) { return t.early; });
 }
 
 const SampledTimes& SampledBatches::next() {
   static std::mutex guard;
   static KeptBatches kept;
   const std::size_t batch = taken_.size();
-  if (batch >= kKeptBatches) return *taken_.emplace_back(sampled(kinds_, traffic_, batch));
+  if (batch >= kKeptBatches) return *taken_.emplace_back(sampled(traffic_, tower_, batch));
   const std::lock_guard lock(guard);
-  std::vector<Shared>& known = kept[kinds_][static_cast<std::size_t>(traffic_)];
-  if (batch == known.size()) known.push_back(sampled(kinds_, traffic_, batch));
+  std::vector<Shared>& known = kept[tower_ ? 1 : 0][static_cast<std::size_t>(traffic_)];
+  if (batch == known.size()) known.push_back(sampled(traffic_, tower_, batch));
   return *taken_.emplace_back(known[batch]);
+}
+
+PipelineTimes SampledBatches::sample(std::size_t batch, std::size_t lane) const {
+  return typical_times(traffic_, tower_, batch * kLanes + lane).next();
 }
 
 }  // namespace scalemodel::detail

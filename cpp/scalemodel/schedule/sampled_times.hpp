@@ -46,14 +46,17 @@ class Lanes {
     }
     return most;
   }
-  /// A bit for every lane that is no less than another's.
+  /// A bit for every lane that is no less than another's: mostly none.
   std::uint32_t reaches(const Lanes& least) const {
     using Bits = std::int32_t __attribute__((vector_size(kQuad * sizeof(std::int32_t))));
+    using Halves = std::int64_t __attribute__((vector_size(2 * sizeof(std::int64_t))));
     constexpr Bits kLow{1, 2, 4, 8};
     Bits found{};
     for (std::size_t i = 0; i < kQuads; ++i) {
       found |= (of_[i] >= least.of_[i]) & (kLow << static_cast<int>(kQuad * i));
     }
+    const auto halves = std::bit_cast<Halves>(found);
+    if ((halves[0] | halves[1]) == 0) return 0;
     return static_cast<std::uint32_t>(found[0] | found[1] | found[2] | found[3]);
   }
   friend Lanes operator+(Lanes a, const Lanes& b) {
@@ -77,29 +80,35 @@ inline Lanes plus(const Lanes& a, const Lanes& b, double times) {
   return a + static_cast<float>(times) * b;
 }
 
-/// A batch of samples, sample by sample and time by time.
+/// A batch of samples, time by time.
 struct SampledTimes {
   explicit SampledTimes(const std::array<PipelineTimes, kLanes>& samples);
 
-  std::array<PipelineTimes, kLanes> samples;
-  std::array<std::array<Lanes, kPassTimes>, kPipelineParts> parts;
-  Lanes hop, early;
+  /// Place of a time of a part, then those of what lies beside the parts.
+  static constexpr std::size_t place(std::size_t part, std::size_t time) {
+    return part * kPassTimes + time;
+  }
+  static constexpr std::size_t kHop = kPipelineParts * kPassTimes, kEarly = kHop + 1;
+  std::array<Lanes, kEarly + 1> of;
 };
 
-/// The batches of `TypicalTimes`, one after the other: the same for all pipelines of as many layer
-/// kinds and such traffic. Any thread may make one; the first batches are made once for all.
+/// The batches of `TypicalTimes` with some traffic, with a tower or without, one after the other:
+/// the same for all pipelines, of which each has some of the parts. Any thread may make one; the
+/// first batches are made once for all.
 class SampledBatches {
  public:
-  SampledBatches(std::size_t kinds, StepTrafficKind traffic) : kinds_(kinds), traffic_(traffic) {}
+  SampledBatches(StepTrafficKind traffic, bool tower) : traffic_(traffic), tower_(tower) {}
 
   /// The next one, which lasts as long as this object.
   const SampledTimes& next();
   std::size_t size() const { return taken_.size(); }
   const SampledTimes& operator[](std::size_t batch) const { return *taken_[batch]; }
+  /// One of the samples of a batch, in double precision.
+  PipelineTimes sample(std::size_t batch, std::size_t lane) const;
 
  private:
-  std::size_t kinds_;
   StepTrafficKind traffic_;
+  bool tower_;
   std::vector<std::shared_ptr<const SampledTimes>> taken_;
 };
 

@@ -13,21 +13,19 @@ namespace scalemodel::detail {
 /// taken for the other.
 class TypicalTimes {
  public:
-  /// `first`: how many come before.
-  TypicalTimes(std::size_t kinds, StepTrafficKind traffic, std::size_t first)
-      : kinds_(kinds), traffic_(traffic), index_(static_cast<double>(first)) {}
+  /// `tower`: stands with the embedding; `first`: how many come before.
+  TypicalTimes(std::size_t kinds, StepTrafficKind traffic, bool tower, std::size_t first)
+      : kinds_(kinds), traffic_(traffic), tower_(tower), index_(static_cast<double>(first)) {}
 
   PipelineTimes next();
 
  private:
   double fraction();
   double between(double low, double high);
-  double any(double low, double high);
-  double mostly_large(double low, double high);
-  double sometimes(double share, double low, double high);
 
   std::size_t kinds_;
   StepTrafficKind traffic_;
+  bool tower_;
   double index_;
   std::size_t dimension_ = 0;
 };

@@ -127,7 +127,11 @@ GroupSearchResult search_groups(const GroupTables& tables, const GroupSpace& spa
     ++worker.counts.verdicts[static_cast<std::size_t>(verdict)];
     const bool too_big = options.too_big && verdict == Reason::out_of_memory;
     if (verdict != Reason::ok && !too_big) return;
-    if (bounded && worker.evaluate.least_step_time().base() > worker.best.threshold()) return;
+    const auto too_long = [&](Seconds least) { return least.base() > worker.best.threshold(); };
+    if (bounded && (too_long(worker.evaluate.least_step_time()) ||
+                    too_long(worker.evaluate.least_after_forward()))) {
+      return;
+    }
     const GroupEstimate estimate = worker.evaluate.estimate();
     for (const auto& constraint : options.constraints) {
       if (!constraint.holds(estimate)) {

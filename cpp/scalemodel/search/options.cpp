@@ -7,33 +7,12 @@
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/base/poll.hpp"
 #include "scalemodel/costs/tables.hpp"
+#include "scalemodel/search/option_members.hpp"
 #include "scalemodel/search/placed_runs.hpp"
+#include "scalemodel/search/strategy_fields.hpp"
 
 namespace scalemodel {
 namespace {
-
-constexpr std::uint32_t bit(std::size_t index) { return std::uint32_t{1} << index; }
-
-template <auto Member>
-constexpr std::uint32_t bit_of() {
-  return bit(field_index(Member));
-}
-
-/// Fields that the points carry; all others are options.
-constexpr std::uint32_t kPointFields =
-    bit_of<&Strategy::tp>() | bit_of<&Strategy::cp>() | bit_of<&Strategy::pp>() |
-    bit_of<&Strategy::dp>() | bit_of<&Strategy::ep>() | bit_of<&Strategy::etp>() |
-    bit_of<&Strategy::vpp>() | bit_of<&Strategy::micro_batch>() | bit_of<&Strategy::schedule>();
-
-/// Fields of `mask` in which two strategies agree.
-bool agree(const Strategy& a, const Strategy& b, std::uint32_t mask) {
-  bool equal = true;
-  std::size_t index = 0;
-  for_each_field<Strategy>([&](const auto& field) {
-    if ((mask & bit(index++)) != 0) equal = equal && a.*(field.member) == b.*(field.member);
-  });
-  return equal;
-}
 
 bool replicates_experts(const Degrees& d, const Model& model) {
   return model.routed() && d.inner() > d.ep * d.etp;
@@ -100,18 +79,26 @@ bool wide(const Signature& s, Axis axis) {
   return false;
 }
 
-/// Axes of more than one rank, in their order.
-std::vector<Axis> wide_axes(Placement placement, const Signature& s) {
-  std::vector<Axis> axes;
+/// Axes of more than one rank, in their order: what a placement means. Every candidate of a search
+/// asks for it, so that it is kept without an allocation.
+struct WideAxes {
+  std::array<Axis, 4> axes{};
+  std::size_t count = 0;
+
+  bool operator==(const WideAxes&) const = default;
+};
+
+WideAxes wide_axes(Placement placement, const Signature& s) {
+  WideAxes wide_ones;
   for (const Axis axis : axes_of(placement)) {
-    if (wide(s, axis)) axes.push_back(axis);
+    if (wide(s, axis)) wide_ones.axes[wide_ones.count++] = axis;
   }
-  return axes;
+  return wide_ones;
 }
 
 /// The first placement with the same order of the axes that have more than one rank.
 Placement canonical_placement(Placement placement, const Signature& s) {
-  const std::vector<Axis> order = wide_axes(placement, s);
+  const WideAxes order = wide_axes(placement, s);
   for (std::size_t i = 0; i < EnumNames<Placement>::names.size(); ++i) {
     if (wide_axes(static_cast<Placement>(i), s) == order) return static_cast<Placement>(i);
   }
@@ -143,7 +130,7 @@ std::vector<Placement> tier_placements(const Signature& s) {
     for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp}) {
       if (!contains(axes, axis)) order[at++] = axis;
     }
-    placements.push_back(canonical_placement(placement_of(order), s));
+    placements.push_back(placement_of(order));
   }
   return placements;
 }
@@ -249,22 +236,18 @@ void expand_shard_degree(std::vector<Strategy>& rows, const Space& space, const 
   rows.swap(grown);
 }
 
+/// Placements that differ at a point; where they are redundant, as often as they are listed.
 std::vector<Placement> placements_of(const Space& space, const Signature& at) {
-  if (space.tiers) return tier_placements(at);
+  const auto listed =
+      space.tiers ? tier_placements(at) : values_or_default<&Strategy::placement>(space);
+  const bool every = keeps_redundant(space, field_index(&Strategy::placement));
   std::vector<Placement> placements;
-  for (const Placement listed : values_or_default<&Strategy::placement>(space)) {
-    const Placement placement = canonical_placement(listed, at);
-    if (!contains(placements, placement)) placements.push_back(placement);
+  for (const Placement each : listed) {
+    const Placement placement = canonical_placement(each, at);
+    if (every || !contains(placements, placement)) placements.push_back(placement);
   }
   return placements;
 }
-
-/// Fields in which the members of an option group may differ.
-constexpr std::uint32_t kFreeFields =
-    bit_of<&Strategy::sharding>() | bit_of<&Strategy::shard_degree>() |
-    bit_of<&Strategy::overlap_grad_reduce>() | bit_of<&Strategy::overlap_param_gather>() |
-    bit_of<&Strategy::offload_weights>() | bit_of<&Strategy::offload_activations>() |
-    bit_of<&Strategy::offload_optimizer>();
 
 /// Fields that make_options expands by name, for their values or their place in the order.
 constexpr std::uint32_t kExpandedFields =
@@ -275,30 +258,74 @@ constexpr std::uint32_t kExpandedFields =
     bit_of<&Strategy::recompute>() | bit_of<&Strategy::recompute_layers>();
 
 constexpr std::size_t kStrategyFields = field_count<Strategy>;
-static_assert(kStrategyFields <= 32, "masks of fields have 32 bits");
-
-void add_freedom(Freedom& freedom, const Strategy& s) {
-  const bool gathers = gathers_parameters(s.sharding);
-  freedom.shards_weights = freedom.shards_weights || gathers;
-  freedom.shards_gradients = freedom.shards_gradients || gathers || s.sharding == Sharding::zero2;
-  freedom.offloads_weights = freedom.offloads_weights || s.offload_weights;
-  freedom.offloads_activations = freedom.offloads_activations || s.offload_activations;
-  freedom.offloads_optimizer = freedom.offloads_optimizer || s.offload_optimizer;
-}
 
 /// "task" for the task's own precision, whichever way it is asked for.
 OrDefault<Precision> canonical_precision(OrDefault<Precision> choice, const Task& task) {
   return choice.value_or(task.precision) == task.precision ? OrDefault<Precision>{} : choice;
 }
 
+/// What the option groups of a point differ in. Knobs that decide a cell vary slowest, then
+/// recomputation, then what costs no cell: rows next to each other share most of their costs.
+std::vector<Strategy> every_group(const Space& space, const Signature& at,
+                                  const std::vector<OrDefault<Precision>>& precisions) {
+  std::vector<Strategy> rows{Strategy{}};
+  expand<&Strategy::linear_precision>(rows, space, at, precisions);
+  expand<&Strategy::placement>(rows, space, at, placements_of(space, at));
+  auto contexts = values_or_default<&Strategy::context>(space);
+  if (!at.splits_heads && at.cp > 1) std::erase(contexts, ContextParallel::all_to_all);
+  expand<&Strategy::context>(rows, space, at, contexts);
+  auto splits = values_or_default<&Strategy::sequence_parallel>(space);
+  if (!at.splits_sequence) std::erase(splits, true);
+  expand<&Strategy::sequence_parallel>(rows, space, at, splits);
+  expand<&Strategy::regather>(rows, space, at);
+  expand<&Strategy::split_p2p>(rows, space, at);
+  expand<&Strategy::overlap_tp>(rows, space, at);
+  expand<&Strategy::recompute>(rows, space, at);
+  const auto& listed_layers = space.of<&Strategy::recompute_layers>();
+  auto layers = masked(listed_layers, at.layers);
+  if (listed_layers.empty()) layers.push_back(0);
+  expand<&Strategy::recompute_layers>(rows, space, at, layers);
+  expand_others<kExpandedFields>(rows, space, at, std::make_index_sequence<kStrategyFields>());
+  return rows;
+}
+
+/// What the members of an option group differ in, whatever the group.
+std::vector<Strategy> every_member(const Space& space, const Signature& at) {
+  std::vector<Strategy> rows{Strategy{}};
+  expand<&Strategy::sharding>(rows, space, at);
+  expand_shard_degree(rows, space, at);
+  expand<&Strategy::overlap_grad_reduce>(rows, space, at);
+  expand<&Strategy::overlap_param_gather>(rows, space, at);
+  expand<&Strategy::offload_weights>(rows, space, at);
+  expand<&Strategy::offload_activations>(rows, space, at);
+  expand<&Strategy::offload_optimizer>(rows, space, at);
+  return rows;
+}
+
+/// Exclusions that speak of the degrees of a point, spelled as its option groups are: they mean
+/// what they say however it is spelled.
+std::vector<Exclusion> spelled_exclusions(const Space& space, const Signature& at,
+                                          const Task& task) {
+  std::vector<Exclusion> exclusions;
+  for (std::size_t i = 0; i < space.exclusions.size(); ++i) {
+    if ((at.exclusions >> i & 1) == 0) continue;
+    Strategy& excluded = exclusions.emplace_back(space.exclusions[i]).values;
+    excluded.placement = canonical_placement(excluded.placement, at);
+    excluded.linear_precision = canonical_precision(excluded.linear_precision, task);
+  }
+  return exclusions;
+}
+
 }  // namespace
 
-void require_listable(std::uint64_t options) {
-  constexpr std::uint64_t kMaxOptions = std::uint64_t{1} << 25;
-  if (options <= kMaxOptions) return;
-  throw MalformedQuestion("space: " + std::to_string(options) +
-                          " combinations or more beside the degrees, of at most " +
-                          std::to_string(kMaxOptions) + ": give fewer values");
+void require_listable(std::uint64_t groups) {
+  constexpr std::uint64_t kMaxListed = std::uint64_t{1} << 23;
+  if (groups <= kMaxListed) return;
+  throw MalformedQuestion(
+      "space: " + std::to_string(groups) + " combinations or more, of at most " +
+      std::to_string(kMaxListed) +
+      ", of knobs beside the degrees, sharding, offload and overlaps of gradients and parameters:"
+      " give fewer values");
 }
 
 Signature signature_of(const Space& space, const Strategy& point, const Degrees& d,
@@ -335,65 +362,19 @@ Signature signature_of(const Space& space, const Strategy& point, const Degrees&
   return s;
 }
 
-/// Knobs that decide a cell vary slowest, then recomputation, then what costs no cell: rows next to
-/// each other share most of their costs.
 Options make_options(const Space& space, const Signature& at, const Task& task,
                      const std::vector<OrDefault<Precision>>& precisions) {
-  std::vector<Strategy> rows{Strategy{}};
-  expand<&Strategy::linear_precision>(rows, space, at, precisions);
-  expand<&Strategy::placement>(rows, space, at, placements_of(space, at));
-  auto contexts = values_or_default<&Strategy::context>(space);
-  if (!at.splits_heads && at.cp > 1) std::erase(contexts, ContextParallel::all_to_all);
-  expand<&Strategy::context>(rows, space, at, contexts);
-  auto splits = values_or_default<&Strategy::sequence_parallel>(space);
-  if (!at.splits_sequence) std::erase(splits, true);
-  expand<&Strategy::sequence_parallel>(rows, space, at, splits);
-  expand<&Strategy::regather>(rows, space, at);
-  expand<&Strategy::split_p2p>(rows, space, at);
-  expand<&Strategy::overlap_tp>(rows, space, at);
-  expand<&Strategy::recompute>(rows, space, at);
-  const auto& listed_layers = space.of<&Strategy::recompute_layers>();
-  auto layers = masked(listed_layers, at.layers);
-  if (listed_layers.empty()) layers.push_back(0);
-  expand<&Strategy::recompute_layers>(rows, space, at, layers);
-  expand_others<kExpandedFields>(rows, space, at, std::make_index_sequence<kStrategyFields>());
-  expand<&Strategy::sharding>(rows, space, at);
-  expand_shard_degree(rows, space, at);
-  expand<&Strategy::overlap_grad_reduce>(rows, space, at);
-  expand<&Strategy::overlap_param_gather>(rows, space, at);
-  expand<&Strategy::offload_weights>(rows, space, at);
-  expand<&Strategy::offload_activations>(rows, space, at);
-  expand<&Strategy::offload_optimizer>(rows, space, at);
-
-  // Exclusions mean what they say however it is spelled.
-  std::vector<Exclusion> exclusions = space.exclusions;
-  for (Exclusion& exclusion : exclusions) {
-    Strategy& excluded = exclusion.values;
-    excluded.placement = canonical_placement(excluded.placement, at);
-    excluded.linear_precision = canonical_precision(excluded.linear_precision, task);
-    if (excluded.shard_degree == at.node_shard) excluded.shard_degree = 0;
-  }
   Options options;
-  for (const Strategy& row : rows) {
+  MemberLists lists(options.members, every_member(space, at), spelled_exclusions(space, at, task),
+                    at.node_shard);
+  for (const Strategy& group : every_group(space, at, precisions)) {
     poll_point();
-    const bool excluded = [&] {
-      Strategy meant = row;
-      if (meant.shard_degree == at.node_shard) meant.shard_degree = 0;
-      for (std::size_t i = 0; i < exclusions.size(); ++i) {
-        const Exclusion& exclusion = exclusions[i];
-        const bool here = (at.exclusions >> i & 1) != 0;
-        if (here && agree(exclusion.values, meant, exclusion.fields & ~kPointFields)) return true;
-      }
-      return false;
-    }();
-    if (excluded) continue;
-    const bool starts = options.rows.empty() || !agree(options.rows.back(), row, ~kFreeFields);
-    const auto end = static_cast<std::uint32_t>(options.rows.size());
-    if (starts) options.groups.push_back({end, end, {}});
-    options.changes.push_back(starts ? Change::shards : change_between(options.rows.back(), row));
-    options.rows.push_back(row);
-    options.groups.back().end = end + 1;
-    add_freedom(options.groups.back().freedom, row);
+    const std::uint32_t members = lists.of(group);
+    const std::vector<Strategy>& rows = options.members[members].rows;
+    if (rows.empty()) continue;
+    const std::uint64_t begin = options.size();
+    options.groups.push_back(
+        {with_member(group, rows.front()), members, begin, begin + rows.size()});
   }
   find_runs(options);
   return options;

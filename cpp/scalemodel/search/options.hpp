@@ -41,8 +41,9 @@ struct Signature {
 Signature signature_of(const Space& space, const Strategy& point, const Degrees& degrees,
                        const Model& model, const Cluster& cluster, const Task& task);
 
-/// Lists of options are held in memory. Throws MalformedQuestion where they are too many for that.
-void require_listable(std::uint64_t options);
+/// Option groups are held in memory, half a gigabyte of them at most. Throws MalformedQuestion
+/// where they are too many for that.
+void require_listable(std::uint64_t groups);
 
 /// All options of the points with a signature.
 Options make_options(const Space& space, const Signature& at, const Task& task,

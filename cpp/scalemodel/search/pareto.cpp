@@ -12,6 +12,7 @@
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/base/large_memory.hpp"
 #include "scalemodel/base/poll.hpp"
+#include "scalemodel/search/staircase.hpp"
 
 namespace scalemodel {
 namespace {
@@ -48,106 +49,6 @@ bool lexicographically_less(const Row<M>& a, const Row<M>& b) {
   }
   return a.index < b.index;
 }
-
-/// Points of a plane, asked whether one of them lies nowhere above and nowhere right of a given
-/// one. Holds those that no other one covers: their ordinates fall as their abscissae rise. They
-/// are few also where many were inserted, and stay in the cache; in blocks, so that an insertion
-/// moves few of them where they are many.
-class Staircase {
-  struct Step {
-    double abscissa, ordinate;
-  };
-  static constexpr std::size_t kMaxSteps = 512;
-
-  template <class Vector>
-  static auto at(Vector& values, std::size_t place) {
-    return values.begin() + static_cast<std::ptrdiff_t>(place);
-  }
-  /// How many of the first values a value does not stay below. Halves without a branch on the
-  /// comparison: where a value lies is anyone's guess, and a wrong guess costs more than a step.
-  template <class Values, class Abscissa>
-  static std::size_t not_beyond(const Values& values, double abscissa, const Abscissa& of) {
-    std::size_t begin = 0, count = values.size();
-    while (count > 1) {
-      const std::size_t half = count / 2;
-      begin += of(values[begin + half - 1]) <= abscissa ? half : 0;
-      count -= half;
-    }
-    return begin + (count == 1 && of(values[begin]) <= abscissa ? 1 : 0);
-  }
-  /// The last block that does not start beyond an abscissa; the first where all do.
-  std::size_t block_of(double abscissa) const {
-    const std::size_t after = not_beyond(first_, abscissa, [](double first) { return first; });
-    return after - (after == 0 ? 0 : 1);
-  }
-  template <class Steps>
-  static auto beyond(Steps& steps, double abscissa) {
-    return at(steps, not_beyond(steps, abscissa, [](const Step& step) { return step.abscissa; }));
-  }
-
- public:
-  /// Whether the point is new: no other one covers it.
-  bool insert(double abscissa, double ordinate) {
-    if (blocks_.empty()) {
-      blocks_.push_back({{abscissa, ordinate}});
-      first_.push_back(abscissa);
-      return true;
-    }
-    const std::size_t block = block_of(abscissa);
-    std::vector<Step>& steps = blocks_[block];
-    auto from = beyond(steps, abscissa);
-    // What a point covers is next to it, and little of it on average.
-    auto to = from;
-    if (from != steps.begin()) {
-      const Step& before = *(from - 1);
-      if (before.ordinate <= ordinate) return false;
-      if (before.abscissa == abscissa) --from;
-    }
-    while (to != steps.end() && to->ordinate >= ordinate) ++to;
-    const bool reaches_end = to == steps.end();
-    if (from == to) {
-      steps.insert(from, {abscissa, ordinate});
-    } else {
-      *from = {abscissa, ordinate};
-      steps.erase(from + 1, to);
-    }
-    first_[block] = steps.front().abscissa;
-    if (reaches_end) drop_covered(block + 1, ordinate);
-    if (blocks_[block].size() > kMaxSteps) split(block);
-    return true;
-  }
-
-  bool covers(double abscissa, double ordinate) const {
-    if (blocks_.empty()) return false;
-    const std::vector<Step>& steps = blocks_[block_of(abscissa)];
-    const auto after = beyond(steps, abscissa);
-    return after != steps.begin() && (after - 1)->ordinate <= ordinate;
-  }
-
- private:
-  void drop_covered(std::size_t block, double ordinate) {
-    std::size_t end = block;
-    while (end < blocks_.size() && blocks_[end].back().ordinate >= ordinate) ++end;
-    blocks_.erase(at(blocks_, block), at(blocks_, end));
-    first_.erase(at(first_, block), at(first_, end));
-    if (block == blocks_.size()) return;
-    std::vector<Step>& steps = blocks_[block];
-    const auto is_covered = [&](const Step& step) { return step.ordinate >= ordinate; };
-    steps.erase(steps.begin(), std::partition_point(steps.begin(), steps.end(), is_covered));
-    first_[block] = steps.front().abscissa;
-  }
-
-  void split(std::size_t block) {
-    std::vector<Step>& steps = blocks_[block];
-    std::vector<Step> later(at(steps, steps.size() / 2), steps.end());
-    steps.resize(steps.size() / 2);
-    first_.insert(at(first_, block + 1), later.front().abscissa);
-    blocks_.insert(at(blocks_, block + 1), std::move(later));
-  }
-
-  std::vector<std::vector<Step>> blocks_;  ///< ascending, none empty
-  std::vector<double> first_;              ///< abscissae of the first steps
-};
 
 // ------------------------------------------------------------------------------------- the order
 /// A row's place among all, and the leading part of its first value as a whole number: what sorts.
@@ -258,41 +159,58 @@ class FrontFilter<3> {
   Staircase earlier_;
 };
 
-bool second_less(const Row<4>& a, const Row<4>& b) { return a.value[1] < b.value[1]; }
+/// A value of four without its first one, in whose order they come; the index is its place there.
+using Rest = Row<3>;
 
-/// Few rows: each against all that stayed. Ordered by the second value.
-std::vector<Row<4>> front_of_few(std::span<const Row<4>> rows) {
-  std::vector<Row<4>> front;
-  for (const Row<4>& row : rows) {
+bool second_less(const Rest& a, const Rest& b) { return a.value[0] < b.value[0]; }
+
+/// Few rows: each against all that stayed. Leaves the front in their beginning, ordered by the
+/// second value, and answers its size.
+std::size_t front_of_few(std::span<Rest> rows) {
+  auto end = rows.begin();
+  for (const Rest& row : rows) {
     poll_point();
-    const bool dominated = std::ranges::any_of(
-        front, [&](const Row<4>& earlier) { return nowhere_larger(earlier.value, row.value); });
-    if (!dominated) front.push_back(row);
+    const bool dominated = std::any_of(rows.begin(), end, [&](const Rest& earlier) {
+      return nowhere_larger(earlier.value, row.value);
+    });
+    if (!dominated) *end++ = row;
   }
-  std::ranges::sort(front, second_less);
-  return front;
+  std::sort(rows.begin(), end, second_less);
+  return static_cast<std::size_t>(end - rows.begin());
 }
 
-/// Halves by the first value; what the earlier half dominates in the later one is found by a sweep
-/// along the second value over the staircase of the third and fourth. Ordered by the second value.
-std::vector<Row<4>> front_of(std::span<const Row<4>> rows) {
+/// Drops of the later rows what an earlier one dominates: a sweep along the second value over the
+/// staircase of the third and fourth.
+std::size_t not_dominated(std::span<const Rest> earlier, std::span<Rest> later,
+                          const AbscissaRange& range) {
+  constexpr std::size_t kRowsPerPart = 8, kMaxParts = 256;
+  const std::size_t parts = std::clamp(earlier.size() / kRowsPerPart, std::size_t{1}, kMaxParts);
+  PartedStaircase passed(range, static_cast<int>(parts));
+  auto next = earlier.begin();
+  const auto end = std::remove_if(later.begin(), later.end(), [&](const Rest& row) {
+    poll_point();
+    for (; next != earlier.end() && next->value[0] <= row.value[0]; ++next) {
+      passed.insert(next->value[1], next->value[2]);
+    }
+    return passed.covers(row.value[1], row.value[2]);
+  });
+  return static_cast<std::size_t>(end - later.begin());
+}
+
+/// Halves by the first value. Leaves the front in the beginning of the rows, ordered by the second
+/// value, and answers its size; `free` is as large.
+std::size_t front_of(std::span<Rest> rows, std::span<Rest> free, const AbscissaRange& range) {
   constexpr std::size_t kFew = 48;
   if (rows.size() <= kFew) return front_of_few(rows);
-  const std::vector<Row<4>> earlier = front_of(rows.first(rows.size() / 2));
-  std::vector<Row<4>> later = front_of(rows.subspan(rows.size() / 2));
-  Staircase passed;
-  auto next = earlier.begin();
-  std::erase_if(later, [&](const Row<4>& row) {
-    poll_point();
-    for (; next != earlier.end() && next->value[1] <= row.value[1]; ++next) {
-      passed.insert(next->value[2], next->value[3]);
-    }
-    return passed.covers(row.value[2], row.value[3]);
-  });
-  std::vector<Row<4>> front;
-  front.reserve(earlier.size() + later.size());
-  std::ranges::merge(earlier, later, std::back_inserter(front), second_less);
-  return front;
+  const std::size_t half = rows.size() / 2;
+  const auto earlier = rows.first(front_of(rows.first(half), free.first(half), range));
+  auto later = rows.subspan(half);
+  later = later.first(front_of(later, free.subspan(half), range));
+  later = later.first(not_dominated(earlier, later, range));
+  const auto end = std::merge(earlier.begin(), earlier.end(), later.begin(), later.end(),
+                              free.begin(), second_less);
+  std::copy(free.begin(), end, rows.begin());
+  return earlier.size() + later.size();
 }
 
 /// Calls `visit(begin, end)` for every value of the front, with the places in `ordered` of the rows
@@ -325,13 +243,21 @@ void visit_front(const std::vector<Row<M>>& rows, const std::vector<Ordered>& or
       if (filter.takes(value_at(begin))) visit(begin, end);
     });
   } else {
-    std::vector<Row<M>> distinct;
+    std::vector<Rest> distinct;
     reserve_large(distinct, rows.size());
-    for_each_value(
-        [&](std::size_t begin, std::size_t) { distinct.push_back({value_at(begin), begin}); });
-    std::vector<Row<M>> kept = front_of(std::span<const Row<M>>(distinct));
-    std::ranges::sort(kept, {}, &Row<M>::index);  // it comes in the order of the second value
-    for (const Row<M>& row : kept) visit(row.index, end_of(row.index));
+    AbscissaRange range;  // of the third values
+    for_each_value([&](std::size_t begin, std::size_t) {
+      const Values<M>& value = value_at(begin);
+      distinct.push_back({{value[1], value[2], value[3]}, begin});
+      range.include(value[2]);
+    });
+    auto free = large_vector<Rest>(distinct.size());
+    const std::size_t kept = front_of(distinct, free, range);
+    std::vector<bool> stays(ordered.size());  // they come in the order of the second value
+    for (std::size_t i = 0; i < kept; ++i) stays[distinct[i].index] = true;
+    for (std::size_t begin = 0; begin < ordered.size(); ++begin) {
+      if (stays[begin]) visit(begin, end_of(begin));
+    }
   }
 }
 
@@ -346,31 +272,72 @@ std::size_t sample_place(std::size_t k, std::size_t n) {
   return std::min(static_cast<std::size_t>(place), n - 1);
 }
 
+/// Some rows of the sample, a bit each.
+class SampleRows {
+ public:
+  /// Those that a value dominates, found without a branch on each number: which of two is larger is
+  /// anyone's guess, and a wrong guess costs more than a comparison.
+  template <std::size_t M>
+  static SampleRows dominated_by(const Values<M>& value, const std::vector<Row<M>>& sample) {
+    SampleRows found;
+    for (std::size_t i = 0; i < sample.size(); ++i) {
+      const Values<M>& other = sample[i].value;
+      unsigned nowhere_larger = 1, somewhere_less = 0;
+      for (std::size_t k = 0; k < M; ++k) {
+        nowhere_larger &= value[k] <= other[k] ? 1U : 0U;
+        somewhere_less |= value[k] < other[k] ? 1U : 0U;
+      }
+      found.words_[i / kBits] |= std::uint64_t{nowhere_larger & somewhere_less} << (i % kBits);
+    }
+    return found;
+  }
+
+  void add(const SampleRows& more) {
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= more.words_[i];
+  }
+
+  std::size_t count_without(const SampleRows& others) const {
+    int count = 0;
+    for (std::size_t i = 0; i < words_.size(); ++i) {
+      count += std::popcount(words_[i] & ~others.words_[i]);
+    }
+    return static_cast<std::size_t>(count);
+  }
+
+ private:
+  static constexpr std::size_t kBits = 64;
+  std::array<std::uint64_t, kSample / kBits> words_{};
+};
+
 /// Rows of the sample that together dominate most of it, strongest first; none where most of the
 /// sample stays. Greedy: each next one adds most to what is dominated.
 template <std::size_t M>
-std::vector<Values<M>> strong_rows(std::vector<Row<M>> sample) {
+std::vector<Values<M>> strong_rows(const std::vector<Row<M>>& sample) {
   const std::vector<Ordered> ordered = in_order(sample);
-  std::vector<Row<M>> front;
+  std::vector<Values<M>> front;
   visit_front(sample, ordered, [&](std::size_t begin, std::size_t) {
-    front.push_back(sample[ordered[begin].place]);
+    front.push_back(sample[ordered[begin].place].value);
   });
   std::vector<Values<M>> strong;
   if (front.size() > sample.size() / 2) return strong;
+  std::vector<SampleRows> dominated;
+  dominated.reserve(front.size());
+  for (const Values<M>& value : front) {
+    dominated.push_back(SampleRows::dominated_by(value, sample));
+  }
+  SampleRows gone;
   while (strong.size() < kWindow) {
-    std::size_t most = 0;
-    Values<M> best{};
-    for (const Row<M>& candidate : front) {
-      const auto dominated = static_cast<std::size_t>(std::ranges::count_if(
-          sample, [&](const Row<M>& row) { return dominates(candidate.value, row.value); }));
-      if (dominated > most) {
-        most = dominated;
-        best = candidate.value;
+    std::size_t most = 0, best = 0;
+    for (std::size_t i = 0; i < front.size(); ++i) {
+      const std::size_t count = dominated[i].count_without(gone);
+      if (count > most) {
+        most = count;
+        best = i;
       }
     }
     if (most == 0) break;
-    strong.push_back(best);
-    std::erase_if(sample, [&](const Row<M>& row) { return dominates(best, row.value); });
+    strong.push_back(front[best]);
+    gone.add(dominated[best]);
   }
   return strong;
 }
@@ -389,7 +356,7 @@ std::vector<Row<M>> filtered(std::size_t n, const RowAt& row_at) {
     std::vector<Row<M>> sample;
     sample.reserve(kSample);
     for (std::size_t k = 0; k < kSample; ++k) sample.push_back(row_at(sample_place(k, n)));
-    strong = strong_rows(std::move(sample));
+    strong = strong_rows(sample);
   }
   std::vector<Row<M>> left;
   if (strong.empty()) reserve_large(left, n);

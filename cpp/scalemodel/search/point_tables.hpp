@@ -19,7 +19,7 @@ class PointTables {
   /// The first member of `group`, to which all else belongs until the next is asked for.
   const Strategy& find(const OptionGroup& group) {
     const Strategy last = leader_;
-    leader_ = joined(point_.degrees, options_.rows[group.begin]);
+    leader_ = joined(point_.degrees, group.leader);
     const bool known = tabulated_.cell != nullptr;
     if (!known || last.sharding != leader_.sharding || last.shard_degree != leader_.shard_degree) {
       degrees_ = resolve_degrees(leader_, tables_.cluster(), tables_.task());
@@ -39,10 +39,8 @@ class PointTables {
     }
     started_ = &evaluate;
   }
-  /// Strategy number `row` of the space. Precondition: the point holds it.
-  Strategy strategy(std::uint64_t row) const {
-    return joined(point_.degrees, options_.rows[row - point_.first_row]);
-  }
+  /// The first member of the group that was asked for last.
+  const Strategy& leader() const { return leader_; }
   const Tables& tables() const { return tables_; }
   const Point& point() const { return point_; }
   const Options& options() const { return options_; }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <span>
-#include <tuple>
+
+#include "scalemodel/search/point_bounds.hpp"
 
 namespace scalemodel {
 namespace {
@@ -12,61 +14,9 @@ namespace {
 /// Option groups whose bounds are held at once.
 constexpr std::size_t kBoundsHeld = std::size_t{1} << 21;
 
-/// A group of rows with its bound, in the queue of a branch-and-bound search.
-struct BoundedGroup {
-  double bound = 0;
-  std::uint32_t point = 0, group = 0;
-
-  bool operator<(const BoundedGroup& other) const {
-    return std::tie(bound, point, group) < std::tie(other.bound, other.point, other.group);
-  }
-};
-
 /// Neighbouring groups of a point.
 struct GroupRange {
   std::uint32_t first = 0, last = 0;
-};
-
-/// Bounds of the scores of a point's groups; kInfinity where no member can be an answer at all.
-class PointBounds {
- public:
-  PointBounds(SearchWorker& worker, const Point& point, const Options& all,
-              const SearchOptions& options)
-      : tables_(worker.tables(), point, all), bounds_(worker.bounds), options_(options) {}
-
-  /// From the busiest stage and the parameters it holds.
-  double rough(const OptionGroup& group) {
-    set(group);
-    const Estimate& bound = bounds_.rough();
-    // Who cannot tell how long a step takes must look closer.
-    return std::isfinite(bound.step_time.base()) ? score(bound) : -kInfinity;
-  }
-  double close(const OptionGroup& group, PipelineBound pipeline) {
-    set(group);
-    return score(bounds_.close(pipeline, asked_of(options_)));
-  }
-  PointTables& tables() { return tables_; }
-
- private:
-  void set(const OptionGroup& group) {
-    const Strategy& leader = tables_.find(group);
-    if (!started_) bounds_.start(tables_.tables(), leader, tables_.degrees());
-    started_ = true;
-    if (tables_.fresh()) bounds_.set_cell(leader, tables_.cell(), tables_.stages());
-    bounds_.set_group(leader, group.freedom);
-  }
-  double score(const Estimate& bound) const {
-    if (!options_.too_big && bound.verdict == Reason::out_of_memory) return kInfinity;
-    for (const Constraint& constraint : options_.constraints) {
-      if (constraint.bounded() && !constraint.holds(bound)) return kInfinity;
-    }
-    return options_.objective.score(bound);
-  }
-
-  PointTables tables_;
-  GroupBounds& bounds_;
-  const SearchOptions& options_;
-  bool started_ = false;
 };
 
 class PrunedSearch {
@@ -78,8 +28,6 @@ class PrunedSearch {
         options_(options),
         pool_(pool),
         workers_(workers),
-        known_(workers.size()),
-        closer_(workers.size()),
         // Who knows what good strategies score need not look for some first.
         seeded_(options.beyond < kInfinity) {}
 
@@ -93,19 +41,17 @@ class PrunedSearch {
         ++last;
       }
       if (!bound_window(first, last) || !evaluate_window()) return false;
+      skip_to(last);
       first = last;
     }
     return true;
   }
 
  private:
-  std::uint64_t rows_of(const BoundedGroup& bounded) const {
-    const Point& point = space_.points()[bounded.point];
-    const OptionGroup& group = space_.options(point).groups[bounded.group];
-    const std::uint64_t first = std::max(rows_.first, point.first_row + group.begin);
-    const std::uint64_t last = std::min(rows_.last, point.first_row + group.end);
-    return first < last ? last - first : 0;
+  const Point& point_of(const BoundedGroup& bounded) const {
+    return space_.points()[bounded.point];
   }
+  const TwinRuns& twins_of(std::size_t point) const { return *twins_[point - window_]; }
 
   /// Those of a point that have rows of the range. The first and the last point of it may lie in
   /// other ranges too.
@@ -122,45 +68,44 @@ class PrunedSearch {
   }
 
   bool bound_window(std::size_t first, std::size_t last) {
-    std::vector<std::size_t> starts{0};
-    for (std::size_t p = first; p < last; ++p) {
-      starts.push_back(starts.back() + space_.options(space_.points()[p]).groups.size());
-    }
-    bounded_groups_.assign(starts.back(), {});
-    return pool_.run(last - first, 1, [&](std::size_t worker, std::size_t item) {
+    window_ = first;
+    twins_.assign(last - first, nullptr);
+    const bool found = pool_.run(last - first, 16, [&](std::size_t worker, std::size_t item) {
       const Point& point = space_.points()[first + item];
-      const Options& all = space_.options(point);
-      PointBounds bounds(workers_[worker], point, all, options_);
-      const auto place = [&](std::uint32_t group) -> BoundedGroup& {
-        return bounded_groups_[starts[item] + group];
-      };
-      for (std::uint32_t group = 0; group < all.groups.size(); ++group) {
-        place(group) = {kInfinity, static_cast<std::uint32_t>(first + item), group};
-      }
-      const GroupRange inside = groups_inside(point, all);
-      PlacedTwins& twins = workers_[worker].twins;
-      twins.start(workers_[worker].tables(), point, all);
-      known_[worker].assign(all.runs.size(), false);
-      for (std::size_t number = 0; number < all.runs.size(); ++number) {
-        const PlacedRun& run = all.runs[number];
-        if (run.end <= inside.first || run.begin >= inside.last) continue;
-        const std::uint32_t like = twins.first_like(number);
-        const PlacedRun& source = all.runs[like];
-        if (!known_[worker][like]) {
-          for (std::uint32_t group = source.begin; group < source.end; ++group) {
-            place(group).bound = bounds.rough(all.groups[group]);
-          }
-          known_[worker][like] = true;
-        }
-        for (std::uint32_t i = 0; i < run.end - run.begin; ++i) {
-          place(run.begin + i).bound = place(source.begin + i).bound;
-        }
-      }
-      for (std::uint32_t group = 0; group < inside.first; ++group) place(group).bound = kInfinity;
-      for (std::uint32_t group = inside.last; group < all.groups.size(); ++group) {
-        place(group).bound = kInfinity;
-      }
+      SearchWorker& own = workers_[worker];
+      twins_[item] = &own.workspace->twins.of(own.tables(), space_, point);
     });
+    if (!found) return false;
+    std::vector<std::size_t> starts{0};
+    for (const TwinRuns* twins : twins_) starts.push_back(starts.back() + twins->groups);
+    bounded_groups_.resize(starts.back());
+    return pool_.run(last - first, 1, [&](std::size_t worker, std::size_t item) {
+      bound_point(workers_[worker], first + item, &bounded_groups_[starts[item]]);
+    });
+  }
+
+  /// Bounds the groups of a point that are like none before.
+  void bound_point(SearchWorker& worker, std::size_t number, BoundedGroup* place) const {
+    const Point& point = space_.points()[number];
+    const Options& all = space_.options(point);
+    const TwinRuns& twins = twins_of(number);
+    const GroupRange inside = groups_inside(point, all);
+    const auto meets = [&](std::uint32_t run) {
+      while (run != TwinRuns::kNone &&
+             (all.runs[run].end <= inside.first || all.runs[run].begin >= inside.last)) {
+        run = twins.next[run];
+      }
+      return run != TwinRuns::kNone;
+    };
+    PointBounds bounds(worker, point, all, options_);
+    for (std::uint32_t run = 0; run < all.runs.size(); ++run) {
+      if (twins.first[run] != run) continue;
+      const bool asked = meets(run) && !(limited() && beyond(bounds.rough(all.runs[run])));
+      for (std::uint32_t group = all.runs[run].begin; group < all.runs[run].end; ++group) {
+        const double bound = asked ? bounds.rough(all.groups[group]) : kInfinity;
+        *place++ = {bound, static_cast<std::uint32_t>(number), group};
+      }
+    }
   }
 
   /// The groups with the best bounds one small batch after the other, until what is found tells
@@ -176,7 +121,7 @@ class PrunedSearch {
         const std::span now = left.first(std::min(batch, left.size()));
         left = left.subspan(now.size());
         last = now.back();
-        if (!evaluate(now)) return false;
+        if (!evaluate(now, (left.empty() ? now.back() : left.front()).bound)) return false;
       }
       std::erase_if(bounded_groups_, [&](const BoundedGroup& group) { return !(last < group); });
     }
@@ -186,39 +131,43 @@ class PrunedSearch {
   /// From the best bound to the worst that may be an answer, so that each slice leaves less of the
   /// next. Within a slice groups stay in their order.
   bool evaluate_in_slices(std::span<BoundedGroup> groups) {
+    groups = without_beyond(groups);
     double least = kInfinity;
     for (const BoundedGroup& bounded : groups) least = std::min(least, bounded.bound);
-    const double width = (std::min(options_.beyond, best_.threshold()) - least) / kSlices;
+    const double width = (limit() - least) / kSlices;
     for (int slice = 1; slice < kSlices && std::isfinite(width); ++slice) {
       const auto others = std::stable_partition(
           groups.begin(), groups.end(),
           [&](const BoundedGroup& bounded) { return bounded.bound <= least + slice * width; });
-      if (!evaluate(std::span(groups.begin(), others))) return false;
-      groups = std::span(others, groups.end());
+      if (!evaluate(std::span(groups.begin(), others), least + slice * width)) return false;
+      groups = without_beyond(std::span(others, groups.end()));
     }
-    return evaluate(groups);
+    return evaluate(groups, kInfinity);
   }
 
-  /// Groups, whose bounds a look at memory and at all stages of a pipeline makes closer.
-  bool evaluate(std::span<BoundedGroup> groups) {
+  /// Groups, whose bounds a look at memory and at all stages of a pipeline makes closer. Those that
+  /// are so bounded beyond `next`, which no other group is bounded below, wait for these.
+  bool evaluate(std::span<BoundedGroup> groups, double next) {
     const std::span near = without_beyond(groups);
-    return bound_closer(near) && evaluate_best_first(without_beyond(near));
+    if (!bound_closer(near)) return false;
+    const std::span left = without_beyond(near);
+    const auto added = waiting_.insert(waiting_.end(), left.begin(), left.end());
+    std::sort(added, waiting_.end());
+    std::inplace_merge(waiting_.begin(), added, waiting_.end());
+    return evaluate_best_first(next);
   }
 
-  /// Skips the groups that hold no answer. The others stay in their order.
-  std::span<BoundedGroup> without_beyond(std::span<BoundedGroup> groups) {
-    const auto end =
-        std::stable_partition(groups.begin(), groups.end(),
-                              [&](const BoundedGroup& bounded) { return !beyond(bounded.bound); });
-    skip(std::span(end, groups.end()));
+  /// The groups that may hold an answer, in their order.
+  std::span<BoundedGroup> without_beyond(std::span<BoundedGroup> groups) const {
+    const auto end = std::remove_if(groups.begin(), groups.end(), [&](const BoundedGroup& bounded) {
+      return beyond(bounded.bound);
+    });
     return {groups.begin(), end};
   }
 
   /// Point after point: groups of one share most of what bounds them.
   bool bound_closer(std::span<BoundedGroup> groups) {
-    const auto place = [](const BoundedGroup& bounded) {
-      return std::uint64_t{bounded.point} << 32 | bounded.group;
-    };
+    const auto place = &BoundedGroup::place;
     if (!std::ranges::is_sorted(groups, {}, place)) std::ranges::sort(groups, {}, place);
     std::vector<std::size_t> starts;
     for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -226,51 +175,30 @@ class PrunedSearch {
     }
     starts.push_back(groups.size());
     return pool_.run(starts.size() - 1, 1, [&](std::size_t worker, std::size_t item) {
-      const Point& point = space_.points()[groups[starts[item]].point];
+      const Point& point = point_of(groups[starts[item]]);
       const Options& all = space_.options(point);
       PointBounds bounds(workers_[worker], point, all, options_);
-      PlacedTwins& twins = workers_[worker].twins;
-      twins.start(workers_[worker].tables(), point, all);
-      std::vector<double>& closer = closer_[worker];
-      closer.assign(all.groups.size(), kUnknown);
-      std::size_t number = 0;
       for (std::size_t i = starts[item]; i < starts[item + 1]; ++i) {
-        const std::uint32_t group = groups[i].group;
-        while (all.runs[number].end <= group) ++number;
-        const std::uint32_t first = all.runs[twins.first_like(number)].begin;
-        double& bound = closer[first + (group - all.runs[number].begin)];
-        if (std::isnan(bound)) bound = bounds.close(all.groups[group], PipelineBound::one_stage);
-        groups[i].bound = bound;
+        groups[i].bound = bounds.close(all.groups[groups[i].group], PipelineBound::one_stage);
       }
     });
   }
 
-  /// In rounds: within one the threshold is fixed, so that what is skipped does not depend on who
-  /// was faster.
-  bool evaluate_best_first(std::span<BoundedGroup> groups) {
-    std::ranges::sort(groups, [](const BoundedGroup& a, const BoundedGroup& b) { return a < b; });
+  /// Those that wait, up to a bound. In rounds: within one the threshold is fixed, so that what is
+  /// skipped does not depend on who was faster.
+  bool evaluate_best_first(double next) {
     std::size_t done = 0, round = kFirstRound;
-    while (done < groups.size() && !beyond(groups[done].bound)) {
-      std::size_t end = std::min(groups.size(), done + round);
-      while (beyond(groups[end - 1].bound)) --end;
+    const auto left = [&] { return std::span(waiting_).subspan(done); };
+    while (near(left(), 1, next) > 0) {
+      if (!bound_by_rows(left(), round, next)) return false;
+      const std::size_t end = done + near(left(), round, next);
+      std::vector<const CriticalPaths*> looked_for(end - done);
       const bool complete =
           pool_.run(end - done, 1 + round / 256, [&](std::size_t worker, std::size_t item) {
-            const BoundedGroup& bounded = groups[done + item];
-            SearchWorker& searcher = workers_[worker];
-            const Point& point = space_.points()[bounded.point];
-            const Options& all = space_.options(point);
-            const OptionGroup& group = all.groups[bounded.group];
-            const std::uint64_t rows = rows_of(bounded);
-            pool_.add_done(rows);
-            PointBounds bounds(searcher, point, all, options_);
-            // Only what may still be among the best is worth a look for its critical paths.
-            if (beyond(bounds.close(group, PipelineBound::critical_paths))) {
-              searcher.counts.pruned += rows;
-              return;
-            }
-            search_group(searcher, bounds.tables(), group, rows_, options_);
+            looked_for[item] = evaluate(workers_[worker], waiting_[done + item]);
           });
       if (!complete) return false;
+      looked_for_.insert(looked_for.begin(), looked_for.end());
       for (const SearchWorker& searcher : workers_) {
         for (const TopK<Strategy>::Entry& entry : searcher.best.entries()) best_.add(entry);
       }
@@ -278,29 +206,111 @@ class PrunedSearch {
       done = end;
       round = std::min(2 * round, kLastRound);
     }
+    const bool all = done == waiting_.size() || beyond(waiting_[done].bound);
+    waiting_.erase(waiting_.begin(),
+                   all ? waiting_.end() : waiting_.begin() + static_cast<std::ptrdiff_t>(done));
     seeded_ = seeded_ || (seeds_ >= kSeeds && best_.threshold() < kInfinity);
-    skip(groups.subspan(done));
     return true;
   }
 
-  void skip(std::span<const BoundedGroup> groups) {
-    std::uint64_t skipped = 0;
-    for (const BoundedGroup& bounded : groups) skipped += rows_of(bounded);
-    workers_[0].counts.pruned += skipped;
-    pool_.add_done(skipped);
+  /// How many of the first `round` sorted groups may hold answers and are not bounded beyond
+  /// `next`.
+  std::size_t near(std::span<const BoundedGroup> groups, std::size_t round, double next) const {
+    std::size_t count = std::min(groups.size(), round);
+    while (count > 0 && (beyond(groups[count - 1].bound) || groups[count - 1].bound > next)) {
+      --count;
+    }
+    return count;
   }
 
-  bool beyond(double bound) const {
-    return bound == kInfinity || bound > std::min(options_.beyond, best_.threshold());
+  /// Evaluates a group and its twins, unless its critical paths say that they hold no answer. The
+  /// pipeline that these were looked for of, if any.
+  const CriticalPaths* evaluate(SearchWorker& worker, const BoundedGroup& bounded) {
+    const Point& point = point_of(bounded);
+    const Options& all = space_.options(point);
+    PointBounds bounds(worker, point, all, options_);
+    // Only what may still be among the best is worth a look for its critical paths.
+    if (!beyond(bounds.close(all.groups[bounded.group], PipelineBound::critical_paths))) {
+      const std::uint64_t before = worker.counts.evaluated;
+      search_twins(worker, bounds.tables(), twins_of(bounded.point), bounded.group, rows_,
+                   options_);
+      pool_.add_done(worker.counts.evaluated - before);
+    }
+    return bounds.tables().stages().paths.get();
   }
 
-  /// No bound, where none is known yet.
+  /// Raises the bounds of groups until the first `round` of them, in order, are bounded by the
+  /// memory and traffic of their own rows: the bounds of a group are as of a member that has the
+  /// least of each. So are pipelines whose critical paths no round before has looked for, which
+  /// takes longer than all else.
+  bool bound_by_rows(std::span<BoundedGroup> groups, std::size_t round, double next) {
+    for (bool raised = true; raised;) {
+      raised = false;
+      const std::span first = groups.first(near(groups, round, next));
+      std::vector<double> found(first.size(), kUnknown);
+      const auto bound = [&](std::size_t worker, std::size_t item) {
+        if (!by_rows_.contains(first[item].place())) {
+          found[item] = row_bound(workers_[worker], first[item]);
+        }
+      };
+      if (!pool_.run(first.size(), 1, bound)) return false;
+      for (std::size_t i = 0; i < first.size(); ++i) {
+        if (std::isnan(found[i])) continue;
+        by_rows_.insert(first[i].place());
+        if (found[i] <= first[i].bound) continue;
+        first[i].bound = found[i];
+        raised = true;
+      }
+      if (!raised) continue;
+      std::sort(first.begin(), first.end());
+      std::inplace_merge(groups.begin(), groups.begin() + std::ssize(first), groups.end());
+    }
+    return true;
+  }
+
+  /// Of the best row of a group and its twins; no number where the paths of its pipeline were
+  /// looked for already, or where a group has more rows than are bounded in the time of that.
+  double row_bound(SearchWorker& worker, const BoundedGroup& bounded) const {
+    const Point& point = point_of(bounded);
+    const Options& all = space_.options(point);
+    const OptionGroup& group = all.groups[bounded.group];
+    if (point.degrees.pp == 1 || group.end - group.begin > kBoundedRows) return kUnknown;
+    PointTables at(worker.tables(), point, all);
+    at.find(group);
+    if (looked_for_.contains(at.stages().paths.get())) return kUnknown;
+    double least = kInfinity;
+    each_twin(all, twins_of(bounded.point), bounded.group, [&](const OptionGroup& twin) {
+      each_of_group(at, worker.workspace->evaluate, twin, rows_, [&](std::uint64_t, const auto&) {
+        least = std::min(least, score_of(options_, worker.workspace->evaluate.at_least()));
+      });
+    });
+    return least;
+  }
+
+  /// Counts what was left out of the rows in front of a point.
+  void skip_to(std::size_t point) {
+    const bool all = point == space_.points().size();
+    const std::uint64_t next = all ? space_.size() : space_.points()[point].first_row;
+    std::uint64_t left_out = std::min(rows_.last, next) - rows_.first;
+    for (const SearchWorker& worker : workers_) {
+      left_out -= worker.counts.evaluated + worker.counts.pruned;
+    }
+    workers_[0].counts.pruned += left_out;
+    pool_.add_done(left_out);
+  }
+
+  double limit() const { return std::min(options_.beyond, best_.threshold()); }
+  bool limited() const { return limit() < kInfinity; }
+  bool beyond(double bound) const { return bound == kInfinity || bound > limit(); }
+
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   static constexpr std::size_t kFirstRound = 8, kLastRound = 1024;
   /// Groups that are sorted together, eight times as many if these are too few.
   static constexpr std::size_t kSortedFirst = 8192;
   /// Groups whose bounds are made closer together, twice as many with every batch.
   static constexpr std::size_t kFirstBatch = 128;
+  /// Rows of a group that are bounded one by one.
+  static constexpr std::size_t kBoundedRows = 4;
   /// Groups that are evaluated before all others are judged by what they hold.
   static constexpr std::size_t kSeeds = 64;
   /// Parts of the others that are judged together.
@@ -311,10 +321,12 @@ class PrunedSearch {
   const SearchOptions& options_;
   ThreadPool& pool_;
   std::vector<SearchWorker>& workers_;
-  // Of each worker, what is known of the point it is at:
-  std::vector<std::vector<bool>> known_;     ///< rough bounds, of runs
-  std::vector<std::vector<double>> closer_;  ///< by group, its closer bound
+  std::size_t window_ = 0;              ///< its first point
+  std::vector<const TwinRuns*> twins_;  ///< of its points
   std::vector<BoundedGroup> bounded_groups_;
+  std::vector<BoundedGroup> waiting_;          ///< with closer bounds, in their order
+  std::set<const CriticalPaths*> looked_for_;  ///< of groups in rounds before
+  std::set<std::uint64_t> by_rows_;            ///< places of groups that rows bound
   std::size_t seeds_ = 0;
   bool seeded_;
   TopK<Strategy> best_{options_.top};
@@ -325,59 +337,6 @@ class PrunedSearch {
 bool search_with_bounds(const Enumeration& space, RowRange rows, const SearchOptions& options,
                         ThreadPool& pool, std::vector<SearchWorker>& workers) {
   return PrunedSearch(space, rows, options, pool, workers).run();
-}
-
-double quick_look(const Tables& tables, const Enumeration& space, const SearchOptions& options) {
-  // Points looked at, groups of each, and points that are then searched as a whole.
-  constexpr std::size_t kPoints = 2048, kGroups = 16, kSearched = 8;
-  if (!options.prune || !options.objective.bounded() || space.points().empty()) return kInfinity;
-  SearchWorker worker(tables, options);
-  const RowRange all{0, space.size()};
-  const std::size_t points = space.points().size(), seen = std::min(points, kPoints);
-  std::vector<BoundedGroup> sample;
-  for (std::size_t i = 0; i < seen; ++i) {
-    const std::size_t number = i * points / seen;
-    const Point& point = space.points()[number];
-    const Options& of_point = space.options(point);
-    PointBounds bounds(worker, point, of_point, options);
-    const std::size_t groups = of_point.groups.size(), looks = std::min(groups, kGroups);
-    for (std::size_t k = 0; k < looks; ++k) {
-      poll_point(16);
-      // Another place in every point: groups at equal places are alike.
-      const std::size_t group = (k * groups / looks + i) % groups;
-      sample.push_back({bounds.rough(of_point.groups[group]), static_cast<std::uint32_t>(number),
-                        static_cast<std::uint32_t>(group)});
-    }
-  }
-  std::ranges::sort(sample, [](const BoundedGroup& a, const BoundedGroup& b) { return a < b; });
-  for (const BoundedGroup& bounded : sample) {
-    if (bounded.bound == kInfinity || bounded.bound > worker.best.threshold()) break;
-    const Point& point = space.points()[bounded.point];
-    const Options& of_point = space.options(point);
-    const OptionGroup& group = of_point.groups[bounded.group];
-    PointBounds bounds(worker, point, of_point, options);
-    if (bounds.close(group, PipelineBound::one_stage) <= worker.best.threshold()) {
-      search_group(worker, bounds.tables(), group, all, options);
-    }
-  }
-  TopK<Strategy> best = worker.best;
-  std::vector<std::size_t> searched;
-  for (const TopK<Strategy>::Entry& entry : worker.best.entries()) {
-    const std::size_t number = space.point_of(entry.row);
-    if (searched.size() == kSearched) break;
-    if (std::ranges::find(searched, number) != searched.end()) continue;
-    searched.push_back(number);
-    const Point& point = space.points()[number];
-    SearchOptions of_point = options;
-    of_point.threads = 1;
-    of_point.beyond = best.threshold();
-    const RowRange rows{point.first_row, point.first_row + space.options(point).rows.size()};
-    for (const Candidate& found : search(tables, space, rows, of_point, {}).candidates) {
-      best.add({found.score, found.row,
-                canonical(found.strategy, tables.model(), tables.cluster(), tables.task())});
-    }
-  }
-  return best.threshold();
 }
 
 }  // namespace scalemodel

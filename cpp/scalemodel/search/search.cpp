@@ -76,11 +76,12 @@ double score_among(const Tables& tables, const Enumeration& space,
 bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int threads,
            RowSink& sink, const Poll& poll) {
   struct Sweeper {
-    explicit Sweeper(const Tables& question) : tables(question) {}
+    explicit Sweeper(const Tables& question) : workspace(question) {
+      workspace->evaluate.derive(Derived{});
+    }
 
-    BorrowedTables tables;
+    BorrowedWorkspace workspace;
     RowBlock block;
-    SiblingEvaluator evaluate;
   };
   ThreadPool pool(threads, poll, rows.size());
   std::vector<Sweeper> workers;
@@ -88,7 +89,7 @@ bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int th
   for (int i = 0; i < pool.threads(); ++i) workers.emplace_back(tables);
   const PointRange points = points_of(space, rows);
   return pool.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
-    Tables& own = *workers[worker].tables;
+    Tables& own = workers[worker].workspace->tables;
     RowBlock& block = workers[worker].block;
     const auto flush = [&] {
       if (block.strategies.empty()) return;
@@ -102,10 +103,10 @@ bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int th
     PointTables at(own, point, all);
     for (const OptionGroup& group : all.groups) {
       if (pool.stopped(worker)) return;
-      SiblingEvaluator& evaluate = workers[worker].evaluate;
-      each_of_group(at, evaluate, group, rows, [&](std::uint64_t row) {
+      SiblingEvaluator& evaluate = workers[worker].workspace->evaluate;
+      each_of_group(at, evaluate, group, rows, [&](std::uint64_t row, const auto& strategy) {
         if (block.strategies.empty()) block.first = row;
-        block.strategies.push_back(at.strategy(row));
+        block.strategies.push_back(strategy());
         block.estimates.push_back(evaluate.estimate(Asked::all));
         if (block.strategies.size() == kBlock) flush();
       });

@@ -1,12 +1,14 @@
 #include "scalemodel/search/space.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <utility>
 
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/base/poll.hpp"
 #include "scalemodel/search/options.hpp"
+#include "scalemodel/search/strategy_fields.hpp"
 
 namespace scalemodel {
 namespace {
@@ -36,6 +38,11 @@ std::vector<Schedule> schedules(const Space& space, int pp, int vpp) {
   return listed;
 }
 
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
 /// The first listed value of every knob.
 Strategy first_options(const Space& space) {
   Strategy s;
@@ -50,6 +57,15 @@ Strategy first_options(const Space& space) {
 }
 
 }  // namespace
+
+const OptionGroup& Options::group_of(std::uint64_t row) const noexcept {
+  return *std::ranges::upper_bound(groups, row, {}, &OptionGroup::end);
+}
+
+Strategy Options::at(std::uint64_t row) const noexcept {
+  const OptionGroup& group = group_of(row);
+  return with_member(group.leader, members_of(group).rows[row - group.begin]);
+}
 
 Strategy joined(const Strategy& point, const Strategy& options) noexcept {
   Strategy s = options;
@@ -66,7 +82,8 @@ Strategy joined(const Strategy& point, const Strategy& options) noexcept {
 }
 
 Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& cluster,
-                         const Task& task) {
+                         const Task& task)
+    : number_(next_number()) {
   if (space.exclusions.size() > 64 || space.of<&Strategy::shard_degree>().size() > 64 ||
       space.of<&Strategy::recompute_layers>().size() > 64) {
     throw MalformedQuestion(
@@ -94,7 +111,7 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
     return;
   }
   std::map<Signature, std::uint32_t> known;
-  std::uint64_t listed = 0;  // options of all signatures
+  std::uint64_t listed = 0;  // option groups of all signatures
 
   const auto add = [&](Strategy s) {
     poll_point();
@@ -116,11 +133,11 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
     auto [at, fresh] = known.try_emplace(signature, static_cast<std::uint32_t>(options_.size()));
     if (fresh) {
       options_.push_back(make_options(space, signature, task, precisions));
-      listed += options_.back().rows.size();
+      listed += options_.back().groups.size();
       require_listable(listed);
     }
     const Options& options = options_[at->second];
-    if (options.rows.empty()) {
+    if (options.groups.empty()) {
       const Strategy example = joined(s, first_options(space));
       const Degrees own = resolve_degrees(example, cluster, task);
       const Reason reason = first_violation(example, own, model, cluster, task);
@@ -128,7 +145,7 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
       return;
     }
     points_.push_back({s, at->second, size_});
-    size_ += options.rows.size();
+    size_ += options.size();
     groups_ += options.groups.size();
   };
   const auto add_micro_batches = [&](Strategy s) {
@@ -191,9 +208,31 @@ std::size_t Enumeration::point_of(std::uint64_t row) const noexcept {
   return static_cast<std::size_t>(after - points_.begin()) - 1;
 }
 
+std::uint64_t Enumeration::cut_near(std::uint64_t row, std::uint64_t most) const noexcept {
+  const std::size_t number = point_of(row);
+  const Point& point = points_[number];
+  const std::uint64_t before = row - point.first_row;
+  const std::uint64_t after = point.first_row + options(point).size() - row;
+  if (std::min(before, after) > most) return row;
+  return before <= after ? row - before : row + after;
+}
+
+std::vector<std::uint64_t> Enumeration::parts(std::uint64_t count) const {
+  // Of size i / count the whole part, without a product beyond what a number holds.
+  const std::uint64_t each = size_ / count, left = size_ % count, most = size_ / count / 4;
+  std::vector<std::uint64_t> starts;
+  starts.reserve(count + 1);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t row = i * each + i * left / count;
+    starts.push_back(i == 0 || row >= size_ ? row : cut_near(row, most));
+  }
+  starts.push_back(size_);
+  return starts;
+}
+
 Strategy Enumeration::at(std::uint64_t row) const noexcept {
   const Point& point = points_[point_of(row)];
-  return joined(point.degrees, options(point).rows[row - point.first_row]);
+  return joined(point.degrees, options(point).at(row - point.first_row));
 }
 
 }  // namespace scalemodel

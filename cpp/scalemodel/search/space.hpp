@@ -48,6 +48,7 @@ struct Space {
   std::uint32_t redundant = 0;
   /// Instead of a list of placements: every axis of more than one rank is assigned to an inner or
   /// an outer network tier; the inner ones are placed first, each tier in the order tp, pp, dp.
+  /// Assignments to the same order are one placement, unless `redundant` holds it.
   bool tiers = false;
 
   template <auto Member>
@@ -61,10 +62,19 @@ struct Space {
 Strategy canonical(const Strategy& strategy, const Model& model, const Cluster& cluster,
                    const Task& task);
 
+/// What `Freedom` speaks of, in the order of rows: option groups that leave nothing else open share
+/// one list.
+struct OptionMembers {
+  std::vector<Strategy> rows;   ///< no other field of them means anything
+  std::vector<Change> changes;  ///< of each row from the one before it
+  Freedom freedom;
+};
+
 /// Rows of an option list that share everything but what `Freedom` speaks of.
 struct OptionGroup {
-  std::uint32_t begin = 0, end = 0;
-  Freedom freedom;
+  Strategy leader;            ///< the first of them
+  std::uint32_t members = 0;  ///< number of their list
+  std::uint64_t begin = 0, end = 0;
 };
 
 /// Neighbouring option groups [begin, end) of one placement.
@@ -73,16 +83,29 @@ struct PlacedRun {
   std::uint32_t placement = 0;  ///< its number in the list of options
   /// Runs of one kind differ in nothing but their placement.
   std::uint32_t kind = 0;
+  Freedom freedom;                  ///< of all its groups together
+  bool recomputes_in_part = false;  ///< a group of it recomputes some layers of a stage
 };
 
-/// Everything beside the degrees, for the points where the same knobs matter.
+/// Everything beside the degrees, for the points where the same knobs matter. Holds a strategy per
+/// group, not the rows.
 struct Options {
-  std::vector<Strategy> rows;
-  std::vector<Change> changes;  ///< of each row from the one before it
   std::vector<OptionGroup> groups;
+  std::vector<OptionMembers> members;
   std::vector<PlacedRun> runs;  ///< of all groups, in their order
   std::vector<Placement> placements;
   std::uint32_t kinds = 0;  ///< of runs
+
+  std::uint64_t size() const noexcept { return groups.empty() ? 0 : groups.back().end; }
+  const OptionMembers& members_of(const OptionGroup& group) const noexcept {
+    return members[group.members];
+  }
+  const Freedom& freedom(const OptionGroup& group) const noexcept {
+    return members_of(group).freedom;
+  }
+  /// Precondition: row < size().
+  const OptionGroup& group_of(std::uint64_t row) const noexcept;
+  Strategy at(std::uint64_t row) const noexcept;
 };
 
 /// Degrees, micro-batch and schedule; the options complete them.
@@ -110,12 +133,14 @@ struct Refusal {
   std::uint64_t combinations = 0;
 };
 
-/// The legal strategies of a space, numbered. Holds the points and one list of options per kind of
+/// The legal strategies of a space, numbered. Holds the points and the option groups per kind of
 /// point, not the rows.
 class Enumeration {
  public:
   Enumeration(const Space& space, const Model& model, const Cluster& cluster, const Task& task);
 
+  /// Equal for copies of the same enumeration alone, and never zero.
+  std::uint64_t number() const noexcept { return number_; }
   std::uint64_t size() const noexcept { return size_; }
   std::span<const Point> points() const noexcept { return points_; }
   const Options& options(const Point& point) const noexcept { return options_[point.options]; }
@@ -127,10 +152,17 @@ class Enumeration {
 
   /// The point that holds a row. Precondition: row < size().
   std::size_t point_of(std::uint64_t row) const noexcept;
+  /// The row nearest to one, the sooner of two, with which a point begins, if it is no more than
+  /// `most` rows from it; else the row itself. Precondition: row < size().
+  std::uint64_t cut_near(std::uint64_t row, std::uint64_t most) const noexcept;
+  /// First rows of `count` parts of nearly equal size, then the size. A part begins up to a quarter
+  /// of a part sooner or later where that is between points. Precondition: count > 0.
+  std::vector<std::uint64_t> parts(std::uint64_t count) const;
   /// Strategy number `row`.
   Strategy at(std::uint64_t row) const noexcept;
 
  private:
+  std::uint64_t number_;
   std::vector<Point> points_;
   std::vector<Options> options_;
   std::vector<Refusal> refusals_;

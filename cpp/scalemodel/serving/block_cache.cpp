@@ -105,10 +105,11 @@ void BlockCache::name(int block, BlockHash hash) {
 }
 
 void BlockCache::release(std::span<const int> blocks) {
-  for (auto each = blocks.rbegin(); each != blocks.rend(); ++each) {
-    if (--at(*each).users > 0) continue;
-    const bool last = at(*each).hash != 0 || keeps_uncached_last_;
-    link_before(*each, last ? end_ : at(end_).after);
+  for (std::size_t behind = blocks.size(); behind > 0; --behind) {
+    const int block = blocks[behind - 1];
+    if (--at(block).users > 0) continue;
+    const bool last = at(block).hash != 0 || keeps_uncached_last_;
+    link_before(block, last ? end_ : at(end_).after);
   }
 }
 

@@ -23,9 +23,18 @@ std::vector<double> stage_layers(const Model& model, int stages) {
   return layers;
 }
 
-/// The residual stream twice, the widest layer's inputs and outputs, and logits of sampled tokens.
-Bytes activation_bytes(const Model& model, const Engine& engine, const ServingLayout& layout,
-                       double tokens) {
+/// Sequences of one step, at most.
+double step_limit(const Engine& engine, const Draft& draft) {
+  const bool own = draft.any() && engine.max_drafting_sequences > 0;
+  return own ? engine.max_drafting_sequences : engine.max_running_sequences;
+}
+
+/// The residual stream twice, the widest layer's inputs and outputs, and logits of sampled tokens:
+/// of every draft too, which are widened to FP32 before any is accepted (vllm-project/vllm#48037,
+/// 2026-07: 4.1 GiB of an 8B model with seven drafts). Tokens and sequences are those of a step of
+/// a data-parallel rank.
+Bytes activation_bytes(const Model& model, const ServingLayout& layout, const Draft& draft,
+                       double tokens, double sequences) {
   double widest = 0;
   for (const LayerKind& kind : model.kinds) {
     const AttentionShape& a = kind.attention;
@@ -44,7 +53,7 @@ Bytes activation_bytes(const Model& model, const Engine& engine, const ServingLa
                 (ff.routed() ? 2.0 * ff.expert_width(model.hidden) / layout.ep : 0.0));
     widest = std::max({widest, attention, mixer, wide});
   }
-  const double sampled = std::min(tokens, static_cast<double>(engine.max_running_sequences));
+  const double sampled = std::min(tokens, sequences * (1 + draft.verified));
   return Bytes{tokens * (2.0 * model.hidden + widest) * kElement +
                sampled * model.vocab * (kElement + kLogitBytes)};
 }
@@ -124,11 +133,11 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
   add(model, kernels, layout, stage_layers(model, layout.pp), stage_layers(model, 1));
   if (draft.model) {
     const DraftModel& own = *draft.model;
-    const std::vector<double> layers = stage_layers(own.model, 1);
+    const std::vector<double> all = stage_layers(own.model, 1);
     // Ranks that share a prompt hold all of it for the draft, blocks of the rest their part.
-    std::vector<double> local = layers;
+    std::vector<double> local = all;
     for (double& count : local) count *= ranks_;
-    add(own.model, own.kernels, draft_layout(own, layout), local, layers);
+    add(own.model, own.kernels, draft_layout(own, layout), local, all);
   } else if (draft.layer) {
     std::vector<double> one(model.kinds.size());
     one[model.mtp_kind] = 1;
@@ -316,13 +325,14 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   capacity.reserve = engine.reserve;
   const double limited = engine.limits_per_rank ? layout.dp : 1;
   capacity.max_batched_tokens = limited * engine.max_batched_tokens;
-  capacity.step_sequences = limited * engine.max_running_sequences;
+  capacity.step_sequences = limited * step_limit(engine, draft);
+  const double own_sequences = capacity.step_sequences / layout.dp;
   const Bytes memory = cluster.accelerator.memory_capacity;
   const double per_sequence = blocks.of(lengths.input + lengths.output);
-  const Cluster& experts_on = pool ? pool->cluster : cluster;
+  const Cluster& experts_on = pool != nullptr ? pool->cluster : cluster;
   const auto experts_fit = [&](CacheCapacity& held, double tokens) {
     held.expert_weights =
-        expert_weight_bytes(model, pool ? pool->kernels : kernels, layout, draft.layer);
+        expert_weight_bytes(model, pool != nullptr ? pool->kernels : kernels, layout, draft.layer);
     held.expert_activations = expert_activation_bytes(model, layout, tokens);
     return held.expert_weights + held.expert_activations + held.reserve <=
            engine.memory_fraction * experts_on.accelerator.memory_capacity;
@@ -331,7 +341,7 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
     // Halves of a step are computed one after the other, and so are micro-batches.
     const double parts = layout.two_batch_overlap ? 2 : layout.micro_batches;
     const double at_once = tokens / layout.dp / parts;
-    capacity.activations = activation_bytes(model, engine, layout, at_once);
+    capacity.activations = activation_bytes(model, layout, draft, at_once, own_sequences);
     if (lengths.image_patches > 0) {
       const EncoderMemory images =
           encoder_memory(model, layout, tokens / layout.dp, lengths.image_patches);

@@ -26,7 +26,7 @@ ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noe
 SteadyState pace_of(const StepsOfMix& steps, const RequestMix& mix,
                     const ClosedLoopState& kept) noexcept;
 /// These too.
-void add_first_token(SteadyState& state, const StepsOfMix& steps,
+void add_first_token(SteadyState& state, const StepsOfMix& of_mix,
                      const ClosedLoopState& kept) noexcept;
 
 }  // namespace scalemodel

@@ -18,6 +18,10 @@ FlopPerSecond decoding_peak(const Accelerator& accelerator, bool narrow) {
   return *std::max_element(accelerator.peak.begin(), accelerator.peak.end());
 }
 
+Watts power_of(const ServedAccelerator& on, const DecodeLoad& load, double busy) {
+  return serving_power(on.power, on.accelerator.power.limit, load, busy);
+}
+
 }  // namespace
 
 DecodeLoad decode_load(const DecodingInstance& instance, const RequestMix& mix, double sequences) {
@@ -59,6 +63,24 @@ DecodeLoad expert_pool_load(const DecodingInstance& instance, const Accelerator&
   load.peak = decoding_peak(accelerator, instance.narrow);
   load.bandwidth = accelerator.memory_bandwidth;
   return load;
+}
+
+Watts instance_power(const DecodingInstance& instance, const RequestMix& mix, double sequences,
+                     const ServedAccelerator& own, const ServedAccelerator& experts,
+                     const PoolLoad& busy) {
+  const ServingLayout& layout = instance.layout;
+  const DecodeLoad load = decode_load(instance, mix, sequences);
+  if (!layout.has_expert_pool()) return layout.attention_ranks() * power_of(own, load, 1);
+  const DecodeLoad pool = expert_pool_load(instance, experts.accelerator, sequences);
+  return layout.attention_ranks() * power_of(own, load, busy.attention / busy.step) +
+         layout.expert_ranks * power_of(experts, pool, busy.experts / busy.step);
+}
+
+DollarsPerSecond instance_price(const ServingLayout& layout, DollarsPerSecond own,
+                                DollarsPerSecond experts) noexcept {
+  const DollarsPerSecond unknown{};
+  if (own <= unknown || (layout.has_expert_pool() && experts <= unknown)) return unknown;
+  return layout.attention_ranks() * own + layout.expert_ranks * experts;
 }
 
 }  // namespace scalemodel

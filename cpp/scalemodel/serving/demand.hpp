@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
+#include "scalemodel/base/lanes.hpp"
 #include "scalemodel/serving/capacity.hpp"
 #include "scalemodel/serving/engine.hpp"
 #include "scalemodel/serving/steady_state.hpp"
@@ -44,13 +46,27 @@ struct Demand {
   }
 
   /// Time between two tokens where a step takes `step`.
-  Seconds gap(Seconds step, double output) const noexcept {
+  template <class Step>
+  Step gap(Step step, double output) const noexcept {
     return (decode_steps / std::max(1.0, output - 1)) * step;
   }
 
   /// A step of running sequences alone.
-  StepWork work(double sequences) const noexcept {
-    StepWork work;
+  StepWork work(double sequences) const noexcept { return work_of(sequences); }
+  /// The same beside whole prompts.
+  StepWork work(double sequences, double prompts) const noexcept {
+    return work_of(sequences, prompts);
+  }
+  /// The same beside prompts, or chunks of them, that attend to `keys` tokens at their end.
+  StepWork work(double sequences, double prompts, double prompt_tokens,
+                double keys) const noexcept {
+    return work_of(sequences, prompts, prompt_tokens, keys);
+  }
+
+  /// These of one step or of several side by side.
+  template <class Number>
+  StepWorkOf<Number> work_of(Number sequences) const noexcept {
+    StepWorkOf<Number> work;
     work.sequences = sequences;
     work.context = context;
     work.query_tokens = query_tokens;
@@ -59,19 +75,19 @@ struct Demand {
     work.draft_first = tokens_per_step;
     return work;
   }
-
-  /// The same beside whole prompts.
-  StepWork work(double sequences, double prompts) const noexcept {
-    return work(sequences, prompts, prompts * uncached_prompt_tokens, input);
+  template <class Number>
+  StepWorkOf<Number> work_of(Number sequences,
+                             std::type_identity_t<Number> prompts) const noexcept {
+    return work_of(sequences, prompts, prompts * uncached_prompt_tokens, Number{input});
   }
-
-  /// The same beside prompts, or chunks of them, that attend to `keys` tokens at their end.
-  StepWork work(double sequences, double prompts, double prompt_tokens,
-                double keys) const noexcept {
-    StepWork all = work(sequences);
+  template <class Number>
+  StepWorkOf<Number> work_of(Number sequences, std::type_identity_t<Number> prompts,
+                             std::type_identity_t<Number> prompt_tokens,
+                             std::type_identity_t<Number> keys) const noexcept {
+    StepWorkOf<Number> all = work_of(sequences);
     all.prompts = prompts;
     all.prompt_tokens = prompt_tokens;
-    all.longest = std::min(uncached_prompt_tokens, prompt_tokens);
+    all.longest = min(Number{uncached_prompt_tokens}, prompt_tokens);
     all.prompt_keys = keys;
     all.images = prompt_tokens * images_per_token;
     return all;
@@ -79,13 +95,14 @@ struct Demand {
 
   /// Prompts that fit into a step beside `sequences`; below 1 where one is computed in several
   /// chunks. Without chunked prefill one longer than any step runs all the same.
-  double max_prompts(const Engine& engine, const CacheCapacity& capacity,
-                     double sequences) const noexcept {
-    if (prefilled) return kAnyNumber;
-    const double decoded = engine.mixed_batches ? sequences * query_tokens : 0;
-    const double most =
-        std::max(1.0, capacity.max_batched_tokens - decoded) / uncached_prompt_tokens;
-    return engine.chunked_prefill ? most : std::max(1.0, std::floor(most));
+  template <class Number>
+  Number max_prompts(const Engine& engine, const CacheCapacity& capacity,
+                     Number sequences) const noexcept {
+    if (prefilled) return Number{kAnyNumber};
+    const Number decoded = engine.mixed_batches ? sequences * query_tokens : Number{0};
+    const Number most =
+        max(Number{1}, capacity.max_batched_tokens - decoded) / uncached_prompt_tokens;
+    return engine.chunked_prefill ? most : max(Number{1}, floor(most));
   }
 };
 

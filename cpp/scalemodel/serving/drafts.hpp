@@ -77,6 +77,9 @@ struct DraftModel {
 struct Draft {
   bool layer = false;
   std::shared_ptr<const DraftModel> model;
+  double verified = 0;  ///< draft tokens of a sequence that a step verifies, >= 0
+
+  bool any() const noexcept { return layer || model != nullptr; }
 };
 
 /// How a draft model is spread beside an instance: copies on its data-parallel ranks, no stages.

@@ -12,6 +12,7 @@
 #include "scalemodel/ops/mixer_work.hpp"
 #include "scalemodel/serving/steady_state.hpp"
 #include "scalemodel/serving/step_times.hpp"
+#include "scalemodel/serving/step_totals.hpp"
 
 namespace scalemodel {
 namespace {
@@ -28,6 +29,12 @@ double request_patches(const Model& model, const RequestMix& mix) {
   const auto malformed = [](const char* field, double value, const std::string& legal) {
     throw MalformedQuestion(std::string(field) + "=" + text_of(value) + ": " + legal);
   };
+  if (!model.generates()) {
+    throw MalformedQuestion(
+        "model: its tokens see those behind them, so that it generates nothing; `estimate` takes "
+        "it "
+        "with a task `BatchInference`");
+  }
   const double positions = model.encoder.image_patches;
   if (model.encoder.present()) {
     if (mix.images > 0) malformed("images", mix.images, "must be 0: the model reads sources");

@@ -53,13 +53,19 @@ struct Engine {
   double expert_spread = 0;         ///< standard deviation of an expert's load over its mean
   double balanced_spread = 0;       ///< the same of its copies, where redundant ones balance it
   Admission admission = Admission::prompt;
-  int block_tokens = 16;             ///< tokens of a KV cache block
-  int max_batched_tokens = 8192;     ///< tokens of a step, >= 1
-  int max_running_sequences = 1024;  ///< sequences of a step, >= 1
-  double memory_fraction = 0.9;      ///< what the engine may fill
-  bool fraction_of_free = false;     ///< of the memory left beside weights, not of all memory
-  Bytes reserve;                     ///< driver context, graphs, workspaces
-  Adapters adapters;                 ///< low-rank adapters it is started with
+  int block_tokens = 16;              ///< tokens of a KV cache block
+  int max_batched_tokens = 8192;      ///< tokens of a step, >= 1
+  int max_running_sequences = 1024;   ///< sequences of a step, >= 1
+  double memory_fraction = 0.9;       ///< what the engine may fill
+  bool fraction_of_free = false;      ///< of the memory left beside weights, not of all memory
+  Bytes reserve;                      ///< driver context, graphs, workspaces
+  Adapters adapters;                  ///< low-rank adapters it is started with
+  bool overlaps_drafts = true;        ///< CPU overhead stays hidden where a layer drafts
+  bool overlaps_draft_models = true;  ///< and where a draft model does
+  bool phased_drafts = false;      ///< the CPU prepares drafts, verification and what is accepted
+                                   ///< of it one by one, where a layer drafts
+  Seconds draft_layer_host;        ///< the CPU launches a layer of a draft model, without graphs
+  int max_drafting_sequences = 0;  ///< sequences of a step with drafts; 0: as without them
 
   bool operator==(const Engine&) const = default;
 };
@@ -141,7 +147,17 @@ struct RecordOf<Engine> {
             "that share is of what weights leave, not of all memory"),
       field("reserve_bytes", &T::reserve, 0, 1e12,
             "memory of driver context, CUDA graphs and workspaces"),
-      field("adapters", &T::adapters, "low-rank adapters the engine is started with")};
+      field("adapters", &T::adapters, "low-rank adapters the engine is started with"),
+      field("overlaps_drafts", &T::overlaps_drafts,
+            "CPU overhead stays hidden where a layer drafts"),
+      field("overlaps_draft_models", &T::overlaps_draft_models,
+            "CPU overhead stays hidden where a draft model drafts"),
+      field("phased_drafts", &T::phased_drafts,
+            "passes of a step with a draft layer are prepared by the CPU one by one"),
+      field("draft_layer_host_s", &T::draft_layer_host, 0, 0.01,
+            "CPU overhead per layer and pass of a draft model that runs without CUDA graphs"),
+      field("max_drafting_sequences", &T::max_drafting_sequences, 0, 1e7,
+            "sequences running at once where drafts are verified, at most; 0 = as without")};
 };
 
 template <>

@@ -60,7 +60,7 @@ ExposedExperts exposed_experts(const PoolTimes& each, int micro_batches) noexcep
 
 Seconds pool_exchange_time(Bytes from, Bytes to, const ServingLayout& layout,
                            const Cluster& cluster, const Cluster* pool) noexcept {
-  if (pool) {
+  if (pool != nullptr) {
     return max(p2p_time(from, between_pools(cluster, layout.attention_ranks(), false), cluster),
                p2p_time(to, between_pools(*pool, layout.expert_ranks, false), *pool));
   }

@@ -27,9 +27,9 @@ void expect_pool_fields(const ServingLayout& layout) {
 
 Reason check_layout(const Model& model, const ServingLayout& layout, const Cluster& cluster,
                     const Cluster* pool) noexcept {
-  const int beside = pool ? layout.attention_ranks() : layout.ranks();
+  const int beside = pool != nullptr ? layout.attention_ranks() : layout.ranks();
   if (beside > cluster.accelerators) return Reason::mesh;
-  if (pool && layout.expert_ranks > pool->accelerators) return Reason::mesh;
+  if (pool != nullptr && layout.expert_ranks > pool->accelerators) return Reason::mesh;
   if (layout.pp > model.layers()) return Reason::pp_layers;
   if (layout.expert_mesh() % layout.ep != 0) return Reason::ep_mesh;
   const int expert_split = layout.expert_mesh() / layout.ep;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "scalemodel/serving/step_times.hpp"
 
@@ -12,7 +13,7 @@ namespace scalemodel {
 /// everything else: these should follow each other. Refers to its question. Of one thread.
 class LayoutTimes {
  public:
-  explicit LayoutTimes(const StepQuestion& question) : question_(question) {}
+  explicit LayoutTimes(StepQuestion question) : question_(std::move(question)) {}
 
   /// Lasts until the next is asked for.
   const StepTimes& of(const ServingLayout& layout);
@@ -20,6 +21,7 @@ class LayoutTimes {
  private:
   StepQuestion question_;
   StepTimes::Shared shared_;
+  StepTimes::Alike alike_;
   std::optional<StepTimes> last_;
 };
 

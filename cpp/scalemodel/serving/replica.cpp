@@ -80,13 +80,13 @@ Seconds Replica::next_event() const noexcept {
 void Replica::arrive() {
   while (!incoming_.empty() && admitted(incoming_.front()) <= now_) {
     totals_.in_system_s += (now_ - incoming_.front().since).base();
-    enqueue(std::move(incoming_.front()));
+    enqueue(incoming_.front());
     incoming_.pop_front();
   }
 }
 
 /// Behind all that are as urgent.
-void Replica::enqueue(Prompt&& prompt) {
+void Replica::enqueue(const Prompt& prompt) {
   auto place = waiting_.end();
   const std::int32_t own = priority(prompt.request);
   while (place != waiting_.begin() && priority(std::prev(place)->request) > own) --place;
@@ -217,7 +217,7 @@ void Replica::start_waiting(double room, StepWork& work, double& attended) {
     if (caching_.enabled()) trim_prefixes();
     if (prompt.rest <= 0) {
       served.first_token = now_;
-      begin(std::move(prompt));
+      begin(prompt);
       continue;
     }
     room -= take(prompt, room, work, attended);
@@ -295,17 +295,18 @@ void Replica::pass() {
     prompt.answer -= 1;
     prompt.tokens += 1;
     held_ += 1;
-    begin(std::move(prompt));
+    begin(prompt);
   }
   prompts_.erase(done, prompts_.end());
 }
 
 /// A prompt is done: its sequence runs, or was to give one token only.
-void Replica::begin(Prompt&& prompt) {
-  if (caching_.enabled()) extend(prompt.chain, prompt.request, requests_[prompt.request].input);
+void Replica::begin(const Prompt& prompt) {
+  Chain chain = prompt.chain;
+  if (caching_.enabled()) extend(chain, prompt.request, requests_[prompt.request].input);
   const double end = gain_ + prompt.answer;
   running_.push_back(
-      {prompt.request, gain_, end, prompt.tokens, prompt.answer, prompt.chain, begun_++, true});
+      {prompt.request, gain_, end, prompt.tokens, prompt.answer, chain, begun_++, true});
   context_ += prompt.tokens;
   sequences_ += 1;
   if (prompt.answer <= kTokenRounding) {

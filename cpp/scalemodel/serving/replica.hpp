@@ -148,6 +148,8 @@ class Replica {
   /// Those that its server has not handled yet: nothing of their response has been sent.
   double requests_arriving(Seconds now) const noexcept {
     const auto handled = [&](const Prompt& prompt) { return admitted(prompt) <= now; };
+    // Clang 14 cannot read the reversed view of libstdc++ 12.
+    // NOLINTNEXTLINE(modernize-use-ranges)
     const auto first = std::find_if(incoming_.rbegin(), incoming_.rend(), handled);
     return static_cast<double>(first - incoming_.rbegin());
   }
@@ -216,7 +218,7 @@ class Replica {
   double quiet_steps() const;
   void draft();
   void pass();
-  void begin(Prompt&& prompt);
+  void begin(const Prompt& prompt);
   void push_ending(double end, std::size_t place);
   void pop_ending();
   void finish();
@@ -230,7 +232,7 @@ class Replica {
   void refuse_first();
   double take(Prompt& prompt, double room, StepWork& work, double& attended);
 
-  void enqueue(Prompt&& prompt);
+  void enqueue(const Prompt& prompt);
   void queue_again(Prompt&& prompt);
   std::size_t victim() const;
   void wait_for_loads();

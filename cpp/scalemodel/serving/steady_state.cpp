@@ -33,6 +33,25 @@ RequestMix adapted(const StepTimes& times, const RequestMix& mix, double sequenc
   return best;
 }
 
+namespace {
+
+/// Share of steps with a prompt. They enter at random: as many steps stay without one as a Poisson
+/// count says, and more only share a step than there is room for.
+double steps_with_prompts(double entering, double most) noexcept {
+  return std::max(1 - std::exp(-entering), entering / most);
+}
+
+/// Prefill steps, whole prompts or chunks, per step of the sequences.
+double busy_steps(const PromptSteps& steps, double entering) noexcept {
+  if (steps.most > 1) return steps_with_prompts(entering, steps.most);
+  return entering * steps.chunks_of(std::min(1.0, entering / steps.most));
+}
+
+/// Of `sequences` that run all the time, those that are not one's own.
+double others_of(double sequences) noexcept { return std::max(0.0, sequences - 1); }
+
+}  // namespace
+
 ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noexcept {
   const Demand& demand = steps.demand();
   const CacheCapacity& capacity = steps.capacity();
@@ -52,12 +71,8 @@ ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noe
   if (engine.mixed_batches) running = std::min(running, most * demand.decode_steps);
   kept.sequences = running;
   kept.entering = running / demand.decode_steps;
-  // They enter at random: as many steps stay without one as a Poisson count says, and more only
-  // share a step than there is room for.
-  const double some = std::max(1 - std::exp(-kept.entering), kept.entering / most);
-  kept.steps = steps.beside(running, kept.entering / some);
-  kept.busy =
-      most > 1 ? some : kept.entering * kept.steps.chunks_of(std::min(1.0, kept.entering / most));
+  kept.steps = steps.beside(running, kept.entering / steps_with_prompts(kept.entering, most));
+  kept.busy = busy_steps(kept.steps, kept.entering);
   kept.step = kept.steps.mean(kept.busy, kept.entering);
   return kept;
 }
@@ -70,7 +85,10 @@ SteadyState pace_of(const StepsOfMix& steps, const RequestMix& mix,
   state.draft_tokens = mix.speculative_tokens;
   state.step = kept.step;
   state.prompt_fraction = kept.steps.mixed ? kept.busy : kept.busy / (1 + kept.busy);
-  state.tpot = steps.demand().gap(kept.step, mix.output);
+  // A sequence decodes while the prompts of others are computed, never beside its own.
+  const double entering = kept.entering * (others_of(kept.sequences) / kept.sequences);
+  const Seconds step = kept.steps.mean(busy_steps(kept.steps, entering), entering);
+  state.tpot = steps.demand().gap(step, mix.output);
   state.requests_per_s = kept.rate().base();
   state.utilisation = 1;
   return state;
@@ -79,16 +97,26 @@ SteadyState pace_of(const StepsOfMix& steps, const RequestMix& mix,
 void add_first_token(SteadyState& state, const StepsOfMix& of_mix,
                      const ClosedLoopState& kept) noexcept {
   if (kept.sequences <= 0) return;
-  const PromptSteps& steps = kept.steps;
-  const Hertz rate = kept.rate();
+  // A sequence that arrives finds the others as they are without it (arrival theorem of closed
+  // queueing networks: Sevcik and Mitrani, J. ACM 28 (1981)).
+  const double others = others_of(kept.sequences);
+  const double share = others / kept.sequences, entering = share * kept.entering;
   const Seconds request = of_mix.times().engine().request_host;
-  state.prefill = steps.alone + request;
   if (of_mix.demand().prefilled) {  // half of the step under way, and its own
-    state.ttft = 1.5 * kept.step + request;
+    state.prefill = kept.steps.alone + request;
+    state.ttft = (1 + 0.5 * share) * kept.step + request;
     return;
   }
-  const PromptWait wait = prompt_wait(steps, step_moments(steps, rate, kept.busy), rate);
-  state.ttft = wait.wait + wait.computed + request;
+  const double together =
+      entering > 0 ? entering / steps_with_prompts(entering, kept.steps.most) : 1.0;
+  const PromptSteps steps = of_mix.beside(others, together);
+  const Hertz rate = share * kept.rate();
+  const StepMoments moments = step_moments(steps, rate, busy_steps(steps, entering));
+  const PromptWait wait = prompt_wait(steps, moments, rate);
+  // No more prompts are ahead than there are others.
+  const Seconds most = 0.5 * moments.length_biased + others * steps.more;
+  state.prefill = steps.alone + request;
+  state.ttft = min(wait.wait, most) + wait.computed + request;
 }
 
 SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,

@@ -75,8 +75,8 @@ constexpr double images_per_token(const RequestMix& mix, double tokens) noexcept
 }
 
 /// Patches of an image of the requests, or tokens of their source; 0: an instance encodes none for
-/// them. Throws MalformedQuestion for images or sources that the model cannot read, and for images
-/// that do not fit into a prompt.
+/// them. Throws MalformedQuestion for a model that generates nothing, for images or sources that it
+/// cannot read, and for images that do not fit into a prompt.
 double request_patches(const Model& model, const RequestMix& mix);
 
 /// The tokens that are proposed for every sequence and step.
@@ -135,7 +135,8 @@ struct RecordOf<SteadyState> {
 /// An engine without mixed batches stops for prefill steps instead. Where the prompts
 /// of a step exceed its limit of tokens, fewer sequences than asked for can be kept running, and
 /// `concurrency` is that number. The time to the first token is that of prompts which come at
-/// random at the rate of those that finish (prompt_steps.hpp).
+/// random at the rate at which the other sequences finish (prompt_steps.hpp), and ends where all
+/// their prompts are computed. That per token leaves out the sequence's own prompt.
 SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
                          const RequestMix& mix, double concurrency) noexcept;
 

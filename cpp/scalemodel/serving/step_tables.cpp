@@ -25,13 +25,6 @@ std::vector<double> layers_of_stage(const Model& model, int stages) {
 
 }  // namespace
 
-double StepTimes::point(std::size_t index) noexcept {
-  // 1, 2, 3, 4, 6, 8, 12, 16 ...
-  if (index == 0) return 1;
-  const double power = std::ldexp(1.0, static_cast<int>((index + 1) / 2));
-  return index % 2 == 1 ? power : 1.5 * power;
-}
-
 StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, Shared* shared)
     : engine_(question.engine),
       layout_(layout),
@@ -50,17 +43,20 @@ StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, 
   const Model& model = question.model;
   const double image_patches = question.image_patches;
   for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host,
-                        &engine_.request_host, &engine_.prompt_host}) {
+                        &engine_.request_host, &engine_.prompt_host, &engine_.draft_layer_host}) {
     *host = kernels_.host_slowdown * *host;
   }
   // Ranks of data-parallel attention have a process on the CPU each. Engines that overlap do so on
   // one stage only: in a pipeline every micro-batch waits, and its tokens travel between processes.
   const bool pipeline = layout.pp > 1;
   host_hides_ = engine_.overlaps_host && !pipeline;
+  host_hides_drafting_ = host_hides_ && (question.draft.model ? engine_.overlaps_draft_models
+                                                              : engine_.overlaps_drafts);
   host_fixed_ = (engine_.overlaps_host ? layout.pp : 1) * engine_.step_host;
   host_each_ = (engine_.sequence_host + (pipeline ? engine_.pipeline_host : Seconds{})) / layout.dp;
-  adapter_load_ =
-      adapter_load_time(model, engine_.adapters, layout, cluster_.accelerator.host_bandwidth);
+  prompt_host_ =
+      adapter_load_time(model, engine_.adapters, layout, cluster_.accelerator.host_bandwidth) +
+      engine_.prompt_host / layout.dp;
   const std::vector<double> layers = layers_of_stage(model, layout.pp);
   const double stage = std::ceil(static_cast<double>(model.layers()) / layout.pp);
   for (std::size_t i = 0; i < model.kinds.size(); ++i) {
@@ -96,6 +92,7 @@ StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, 
     unadapted.adapters = {};
     draft_model_ = std::make_shared<const StepTimes>(own.model, cluster_, unadapted, own.kernels,
                                                      draft_layout(own, layout), imbalance_);
+    draft_launch_ = own.model.layers() * engine_.draft_layer_host;
   }
   shared_ = nullptr;
 }
@@ -183,8 +180,10 @@ const StepTimes& LayoutTimes::of(const ServingLayout& layout) {
   if (last_ && alike == last_->layout_ && !layout.has_expert_pool() && !question_.draft.model) {
     if (layout != alike) last_->set_expert_ranks(question_.model, layout.ep, shared_);
   } else {
+    alike_.clear();
     last_ = StepTimes(question_, layout, &shared_);
   }
+  last_->alike_ = &alike_;
   return *last_;
 }
 

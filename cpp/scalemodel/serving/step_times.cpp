@@ -5,6 +5,7 @@
 
 #include "scalemodel/collectives/collectives.hpp"
 #include "scalemodel/fabric/levels.hpp"
+#include "scalemodel/serving/step_totals.hpp"
 
 namespace scalemodel {
 
@@ -60,27 +61,19 @@ DecodeCase StepTimes::decode_case(AttentionCall call, double queries) const noex
   return {call, kernels_.decode, cluster_.accelerator};
 }
 
-Seconds StepTimes::decode(const StepWork& work) const noexcept {
-  const double batch = std::max(1.0, work.sequences / layout_.dp);
-  Seconds time;
-  for (const AttentionKind& kind : attention_) {
-    const double keys = std::max(1.0, keys_of(kind, work.context) / layout_.cp);
-    const Seconds layer = work.query_tokens == 1
-                              ? kind.decode.time(batch, keys)
-                              : decode_case(kind.call, work.query_tokens).time(batch, keys);
-    time += kind.layers * layer;
-  }
-  if (!scans_.empty()) time += decode_scans(work);
-  return time / engine_.kernel_efficiency;
-}
-
 /// Ranks that shard prompts gather all keys and values once per layer; those that share a
 /// cache exchange partial outputs of the running sequences. Before and behind the scan of a prompt
 /// its tokens are exchanged for heads, as in training (Megatron-LM, context parallelism of Mamba
 /// layers); running sequences put the heads of their ranks together.
 Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
+  if (layout_.cp == 1) return Seconds{};
+  if (alike_ == nullptr) return context_time(work);
+  return alike_->context.of(key_of<3>(work.prompt_tokens, work.sequences, work.query_tokens),
+                            [&] { return context_time(work); });
+}
+
+Seconds StepTimes::context_time(const StepWork& work) const noexcept {
   Seconds time;
-  if (layout_.cp == 1) return time;
   const GroupShape group = group_shape(cluster_, layout_.cp, layout_.tp);
   for (const AttentionKind& kind : attention_) {
     const AttentionWork& w = kind.call.work;
@@ -124,10 +117,6 @@ StepWork StepTimes::of_stage(StepWork work) const noexcept {
   work.prompt_tokens /= stages;
   work.images /= stages;
   return work;
-}
-
-double StepTimes::tokens(const StepWork& stage) const noexcept {
-  return stage.sequences * stage.query_tokens + stage.prompt_tokens / layout_.cp;
 }
 
 /// New tokens of prompts on the fullest data-parallel rank: they are spread over the ranks, but one
@@ -217,19 +206,23 @@ Seconds StepTimes::between_stages(double tokens) const noexcept {
   return layout_.pp * p2p_time(Bytes{tokens / layout_.dp * stream_ * kElement}, group, cluster_);
 }
 
-/// What is done for every sequence needs the tokens of this step and the next one waits for it. So
-/// does a step for its prompts, which the engine takes in, and whose adapters it brings in, before
-/// it starts. Ranks of data-parallel attention take in prompts of their own.
-Seconds StepTimes::host(const StepWork& whole, Seconds device) const noexcept {
-  const Seconds fixed = host_hides_ ? max(Seconds{}, host_fixed_ - device) : host_fixed_;
-  return fixed + (whole.sequences + whole.prompts) * host_each_ +
-         whole.prompts * (adapter_load_ + engine_.prompt_host / layout_.dp);
+/// What the accelerator waits for inside a step whose passes are prepared one by one: verification
+/// while drafts are made, and the pass of the draft over what was accepted, which the CPU has to
+/// know first. Source: python/sglang/srt/speculative/eagle_worker.py, forward_batch_generation
+/// (draft, verify, forward_draft_extend_after_decode).
+Seconds StepTimes::host_between(const StepWork& whole) const noexcept {
+  if (!engine_.phased_drafts || draft_model_ || whole.draft_tokens <= 0) return Seconds{};
+  return max(Seconds{}, engine_.step_host - draft_time(of_stage(whole))) + engine_.step_host;
 }
 
-/// Passes of the draft behind each other, on the accelerator alone: the CPU prepares them while the
-/// served model computes. The first of a draft model also sees what the last step accepted, and the
-/// prompts of the step, for whose tokens it keeps keys and values of its own. It runs with the last
-/// stage of a pipeline.
+/// A pass of the draft model, as fast as the CPU launches it where no graph does.
+Seconds StepTimes::draft_pass(const StepWork& pass) const noexcept {
+  return max(draft_model_->device(pass), draft_launch_);
+}
+
+/// Passes of the draft behind each other. The CPU prepares them while the served model computes.
+/// The first of a draft model also sees what the last step accepted, and the prompts of the step,
+/// for whose tokens it keeps keys and values of its own. It runs with the last stage of a pipeline.
 Seconds StepTimes::draft_time(const StepWork& stage) const noexcept {
   Seconds time;
   if (stage.draft_tokens <= 0) return time;
@@ -243,13 +236,13 @@ Seconds StepTimes::draft_time(const StepWork& stage) const noexcept {
   StepWork first = stage;
   first.draft_tokens = first.images = 0;
   first.query_tokens = stage.draft_first;
-  time += draft_model_->device(first);
+  time += draft_pass(first);
   if (stage.draft_tokens > 1 && stage.sequences > 0) {
     StepWork later;
     later.sequences = stage.sequences;
     later.context = stage.context;
     later.query_tokens = stage.draft_width;
-    time += (stage.draft_tokens - 1) * draft_model_->device(later);
+    time += (stage.draft_tokens - 1) * draft_pass(later);
   }
   return time;
 }
@@ -304,44 +297,22 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
   return time;
 }
 
-Seconds StepTimes::prefill_attention(const StepWork& whole) const noexcept {
-  return whole.prompt_tokens > 0 ? layout_.batches() * prefill(of_stage(whole)) : Seconds{};
+Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcept {
+  return total_of(whole, attention);
 }
 
 Seconds StepTimes::decode_attention(const StepWork& whole) const noexcept {
-  return whole.sequences > 0 ? layout_.batches() * decode(of_stage(whole)) : Seconds{};
+  return decode_attention_of(whole);
 }
 
-Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcept {
-  const Seconds on_device = device(whole, attention);
-  return on_device > Seconds{} ? on_device + host(whole, on_device) : Seconds{};
-}
-
-/// A step without the CPU's part; nothing where it has no tokens.
-Seconds StepTimes::device(const StepWork& whole, Seconds attention) const noexcept {
-  const StepWork work = of_stage(whole);
-  const double count = tokens(work);
-  if (count <= 0) return Seconds{};
-  const double by_rank = layout_.dp > 1 ? tokens_by_rank(work) : count;
-  Seconds stage = at(head_, work.sequences * work.query_tokens + work.prompts);
-  if (layout_.two_batch_overlap) {
-    const Seconds whole_attention = attention;
-    attention = Seconds{};
-    stage += overlapped(by_rank, count, whole_attention / layout_.pp);
-  } else if (layout_.has_expert_pool()) {
-    const double parts = layout_.micro_batches;
-    stage += through_pools(by_rank, count, attention / parts) / parts;
-    attention = Seconds{};
-  } else {
-    stage += by_rank > count ? at(own_total_, by_rank) + at(shared_total_, count)
-                             : at(tokens_total_, count);
-  }
-  if (work.draft_tokens > 0) stage += draft_time(work);
-  if (layout_.cp > 1) stage += context_exchange(work);
-  if (work.images > 0) stage += encoder(work);
-  Seconds time = layout_.batches() * stage + attention;
-  if (layout_.pp > 1) time += between_stages(by_rank);
-  return time;
+Seconds StepTimes::prefill_attention(const StepWork& whole) const noexcept {
+  if (whole.prompt_tokens <= 0) return Seconds{};
+  const auto time = [&] {
+    return layout_.batches() == 1 ? prefill(whole) : layout_.batches() * prefill(of_stage(whole));
+  };
+  if (alike_ == nullptr) return time();
+  return alike_->prefill.of(
+      key_of<4>(whole.prompts, whole.prompt_tokens, whole.longest, whole.prompt_keys), time);
 }
 
 }  // namespace scalemodel

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/lanes.hpp"
 #include "scalemodel/base/memo.hpp"
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/hardware/cluster.hpp"
@@ -23,22 +24,39 @@
 
 namespace scalemodel {
 
-/// What one step of an instance does, summed over its sequences.
-struct StepWork {
-  double sequences = 0;      ///< running, one or more new tokens each
-  double context = 0;        ///< mean tokens a running sequence attends to
-  double query_tokens = 1;   ///< new tokens of a running sequence, drafts to verify included, >= 1
-  double prompts = 0;        ///< prompts, or chunks of one, in this step
-  double prompt_tokens = 0;  ///< new tokens of all prompts
-  double longest = 0;        ///< new tokens of the longest of them; 0: all are as long
-  double prompt_keys = 0;    ///< tokens a prompt attends to at its end, cached ones included; of
-                             ///< different prompts what equal ones with as many pairs attend to
-  double draft_tokens = 0;   ///< passes of the draft one behind the other, >= 0
-  double draft_width = 1;    ///< tokens of a running sequence in each of them but the first, >= 1
-  double draft_first = 1;    ///< the same in the first of a draft model, which sees what the last
-                             ///< step accepted, >= 1
-  double images = 0;         ///< to encode, of all prompts; a chunk has its share of them
+/// What one step of an instance does, summed over its sequences, or what several steps do side by
+/// side.
+template <class Number>
+struct StepWorkOf {
+  Number sequences{};       ///< running, one or more new tokens each
+  double context = 0;       ///< mean tokens a running sequence attends to
+  double query_tokens = 1;  ///< new tokens of a running sequence, drafts to verify included, >= 1
+  Number prompts{};         ///< prompts, or chunks of one, in this step
+  Number prompt_tokens{};   ///< new tokens of all prompts
+  Number longest{};         ///< new tokens of the longest of them; 0: all are as long
+  Number prompt_keys{};     ///< tokens a prompt attends to at its end, cached ones included; of
+                            ///< different prompts what equal ones with as many pairs attend to
+  double draft_tokens = 0;  ///< passes of the draft one behind the other, >= 0
+  double draft_width = 1;   ///< tokens of a running sequence in each of them but the first, >= 1
+  double draft_first = 1;   ///< the same in the first of a draft model, which sees what the last
+                            ///< step accepted, >= 1
+  Number images{};          ///< to encode, of all prompts; a chunk has its share of them
+
+  StepWorkOf<double> at(std::size_t place) const noexcept {
+    return {at_place(sequences, place),
+            context,
+            query_tokens,
+            at_place(prompts, place),
+            at_place(prompt_tokens, place),
+            at_place(longest, place),
+            at_place(prompt_keys, place),
+            draft_tokens,
+            draft_width,
+            draft_first,
+            at_place(images, place)};
+  }
 };
+using StepWork = StepWorkOf<double>;
 
 /// Tokens that equal prompts would attend to at their end, for those of a step, where a token and
 /// one it attends to make `pairs` pairs in all.
@@ -153,6 +171,18 @@ class StepTimes {
   Seconds total(const StepWork& whole, Seconds attention) const noexcept;
   Seconds prefill_attention(const StepWork& whole) const noexcept;
   Seconds decode_attention(const StepWork& whole) const noexcept;
+  /// Whether nothing is in a step but layers of one rank or of tensor-parallel ranks, the head and
+  /// attention: of such steps several are computed side by side.
+  bool is_plain() const noexcept {
+    return layout_.dp == 1 && layout_.cp == 1 && layout_.batches() == 1 &&
+           !layout_.two_batch_overlap && !layout_.has_expert_pool() && scans_.empty();
+  }
+  /// The same of one step or of several plain ones side by side: see step_totals.hpp.
+  template <class Number>
+  SecondsOf<Number> total_of(const StepWorkOf<Number>& whole,
+                             SecondsOf<Number> attention) const noexcept;
+  template <class Number>
+  SecondsOf<Number> decode_attention_of(const StepWorkOf<Number>& whole) const noexcept;
 
   /// What the pools of a step are busy with; of experts without a pool of their own nothing.
   PoolLoad pools(const StepWork& whole) const noexcept;
@@ -196,6 +226,18 @@ class StepTimes {
     Memo<Seconds, 6> seconds;
     Memo<Routed, 6> routed;
   };
+  /// What steps take on layouts that differ in the ranks of their experts alone, each value
+  /// computed once: what attention takes, and the exchange of those that share a sequence.
+  struct Alike {
+    Memo<Seconds, 4> prefill;
+    Memo<Seconds, 3> decode, context;
+
+    void clear() noexcept {
+      prefill.clear();
+      decode.clear();
+      context.clear();
+    }
+  };
   friend class LayoutTimes;
 
   /// `shared`: of layouts of the same question; null: there are no others.
@@ -204,27 +246,49 @@ class StepTimes {
   /// Precondition: neither an expert pool nor the model of a draft depends on that.
   void set_expert_ranks(const Model& model, std::uint16_t ep, Shared& shared);
 
-  /// Powers of two and the numbers half-way between, up to 2^20 tokens.
+  /// Powers of two and the numbers half-way between, up to 2^20 tokens: 1, 2, 3, 4, 6, 8, 12 ...
   static constexpr std::size_t kPoints = 41;
-  static double point(std::size_t index) noexcept;
+  static constexpr double point(std::size_t index) noexcept {
+    if (index == 0) return 1;
+    const auto power = static_cast<double>(std::uint64_t{1} << (index + 1) / 2);
+    return index % 2 == 1 ? power : 1.5 * power;
+  }
   /// Position of a count on the grid: straight lines between points.
   struct Position {
     std::size_t index;
     double share;
   };
+  template <std::size_t N>
+  struct Positions {
+    std::array<std::size_t, N> index;
+    Lanes<N> share;
+  };
   static Position position(double count) noexcept {
     if (count <= 2) return {0, std::max(0.0, count - 1)};
-    // The power of two below: the bits of the number without those of its fraction.
     constexpr int kFractionBits = 52, kBias = 1023;
-    const auto exponent_bits = std::bit_cast<std::uint64_t>(count) >> kFractionBits;
-    const auto below = 2 * static_cast<std::size_t>(exponent_bits - kBias) - 1;
+    const auto bits = std::bit_cast<std::uint64_t>(count);
+    const auto below = 2 * static_cast<std::size_t>((bits >> kFractionBits) - kBias) - 1;
     if (below + 2 >= kPoints) return {kPoints - 2, count / point(kPoints - 2) - 1};
-    const double rest = count / std::bit_cast<double>(exponent_bits << kFractionBits);
+    // The number over the power of two below: its fraction with the exponent of one.
+    constexpr std::uint64_t kFraction = (std::uint64_t{1} << kFractionBits) - 1;
+    constexpr std::uint64_t kOne = std::uint64_t{kBias} << kFractionBits;
+    const auto rest = std::bit_cast<double>((bits & kFraction) | kOne);
     return rest < 1.5 ? Position{below, 2 * (rest - 1)} : Position{below + 1, 2 * rest - 3};
   }
-  static Seconds at(const std::array<Seconds, kPoints>& grid, double count) noexcept {
-    const Position p = position(count);
+  template <std::size_t N>
+  static Positions<N> position(Lanes<N> count) noexcept;
+  static Seconds at(const std::array<Seconds, kPoints>& grid, const Position& p) noexcept {
     return grid[p.index] + p.share * (grid[p.index + 1] - grid[p.index]);
+  }
+  template <std::size_t N>
+  static SecondsOf<Lanes<N>> at(const std::array<Seconds, kPoints>& grid,
+                                const Positions<N>& p) noexcept;
+  static Seconds at(const std::array<Seconds, kPoints>& grid, double count) noexcept {
+    return at(grid, position(count));
+  }
+  template <std::size_t N>
+  static SecondsOf<Lanes<N>> at(const std::array<Seconds, kPoints>& grid, Lanes<N> count) noexcept {
+    return at(grid, position(count));
   }
 
   struct AttentionKind {
@@ -294,11 +358,14 @@ class StepTimes {
   Seconds prefill(const StepWork& work) const noexcept;
   Seconds prefill_scans(const StepWork& work) const noexcept;
   Seconds decode_scans(const StepWork& work) const noexcept;
-  Seconds decode(const StepWork& work) const noexcept;
+  template <class Number>
+  SecondsOf<Number> decode(const StepWorkOf<Number>& work) const noexcept;
   DecodeCase decode_case(AttentionCall call, double queries) const noexcept;
   Seconds context_exchange(const StepWork& work) const noexcept;
+  Seconds context_time(const StepWork& work) const noexcept;
   StepWork of_stage(StepWork work) const noexcept;
-  double tokens(const StepWork& stage) const noexcept;
+  template <class Number>
+  Number tokens(const StepWorkOf<Number>& stage) const noexcept;
   double prompt_tokens_by_rank(const StepWork& work) const noexcept;
   double tokens_by_rank(const StepWork& stage) const noexcept;
   Seconds overlapped(double by_rank, double count, Seconds attention) const noexcept;
@@ -306,12 +373,20 @@ class StepTimes {
   Seconds before_pools(double by_rank, Seconds attention) const noexcept;
   Seconds through_pools(double by_rank, double count, Seconds attention) const noexcept;
   Seconds between_stages(double tokens) const noexcept;
-  Seconds device(const StepWork& whole, Seconds attention) const noexcept;
+  template <class Number>
+  SecondsOf<Number> device(const StepWorkOf<Number>& whole,
+                           SecondsOf<Number> attention) const noexcept;
+  template <class Number>
+  SecondsOf<Number> device_by_stage(const StepWorkOf<Number>& work,
+                                    SecondsOf<Number> attention) const noexcept;
   Seconds device(const StepWork& whole) const noexcept {
     return device(whole, prefill_attention(whole) + decode_attention(whole));
   }
   Seconds draft_time(const StepWork& stage) const noexcept;
-  Seconds host(const StepWork& whole, Seconds device) const noexcept;
+  Seconds draft_pass(const StepWork& pass) const noexcept;
+  template <class Number>
+  SecondsOf<Number> host(const StepWorkOf<Number>& whole, SecondsOf<Number> device) const noexcept;
+  Seconds host_between(const StepWork& whole) const noexcept;
 
   Engine engine_;
   ServingLayout layout_;
@@ -323,9 +398,10 @@ class StepTimes {
   double stream_ = 0;  ///< values of a token between layers: of all residual streams
   std::shared_ptr<const ExpertPool> pool_;
   GemmTimer linear_timer_, storage_timer_, expert_timer_;
-  Seconds host_fixed_, host_each_;  ///< per step, and per sequence and step
-  Seconds adapter_load_;            ///< per prompt, mean
-  bool host_hides_ = false;         ///< behind the device
+  Seconds host_fixed_, host_each_;    ///< per step, and per sequence and step
+  Seconds prompt_host_;               ///< per prompt, its adapters included, mean
+  bool host_hides_ = false;           ///< behind the device
+  bool host_hides_drafting_ = false;  ///< the same of steps that draft
   std::vector<AttentionKind> attention_;
   std::vector<ScanKind> scans_;
   std::array<TokenCost, kPoints> tokens_{};
@@ -338,7 +414,9 @@ class StepTimes {
   std::array<Seconds, kPoints> head_{};
   std::array<Seconds, kPoints> encoder_{};        ///< by images of a data-parallel rank
   std::shared_ptr<const StepTimes> draft_model_;  ///< null: one more layer drafts
-  Shared* shared_ = nullptr;                      ///< while the tables are filled
+  Seconds draft_launch_;      ///< the CPU launches a pass of the draft model; 0: as one graph
+  Shared* shared_ = nullptr;  ///< while the tables are filled
+  Alike* alike_ = nullptr;    ///< of layouts alike; null: there are no others
 };
 
 }  // namespace scalemodel

@@ -172,10 +172,11 @@ void StepTimes::add_routed(TokenCost& cost, const FeedForwardShape& ff, double m
   const double own = kernels_.experts_as_linear ? m : 0;
   const auto make = [&] { return routed(ff, m, tokens); };
   const Routed found =
-      shared_ ? shared_->routed.of(key_of<6>(&ff, tokens, own, layout_.ep, layout_.stage_ranks(),
-                                             layout_.redundant_experts),
-                                   make)
-              : make();
+      shared_ != nullptr
+          ? shared_->routed.of(key_of<6>(&ff, tokens, own, layout_.ep, layout_.stage_ranks(),
+                                         layout_.redundant_experts),
+                               make)
+          : make();
   const Exchange& best = found.way;
   const Seconds waits = 2 * wait(layout_.stage_ranks());
   cost.experts += found.experts;
@@ -196,14 +197,14 @@ Seconds StepTimes::shared_time(const Unit& unit, double m) const {
                                       ((op.gated ? 2 : 1) * kElement + written_bytes()));
     }
     if (op.kind != OperatorKind::gemm) continue;
-    if (!first) first = &op;
+    if (first == nullptr) first = &op;
     if (&op == first || op.shares_input) {
       columns += op.columns;  // multiplied at once
     } else {
       time += linear(Shared::kExpert, m, op.columns, op.depth, 1, engine_.fused_quantisation);
     }
   }
-  if (!first) return time;
+  if (first == nullptr) return time;
   return time + linear(Shared::kExpert, m, columns, first->depth, 1, engine_.fused_quantisation);
 }
 
@@ -221,7 +222,7 @@ void StepTimes::add_pool(TokenCost& cost, const LayerKind& kind, double m, doubl
   const ExpertLoad load =
       random_load(ff, tokens, slots, layout_.ep, imbalance_of(ff, tokens, ranks));
   // The rank that computes the shared experts of a token is one more place.
-  const double also = shared ? 1 : 0, own = tokens / layout_.expert_ranks;
+  const double also = shared != nullptr ? 1 : 0, own = tokens / layout_.expert_ranks;
   const double places = distinct_places(ranks, ff.experts_per_token) + also;
   const double sent = m * places / layout_.tp * width;
   const double received = (load.touched / split + also * own) * width;
@@ -233,7 +234,7 @@ void StepTimes::add_pool(TokenCost& cost, const LayerKind& kind, double m, doubl
   };
   const Seconds dispatch = exchange(narrow), combine = exchange(kElement);
   Seconds experts = expert_time(ff, m, tokens, true);
-  if (shared) experts += shared_time(*shared, std::max(1.0, own));
+  if (shared != nullptr) experts += shared_time(*shared, std::max(1.0, own));
   if (split > 1) {
     const GroupShape group = group_shape(expert_cluster(), static_cast<int>(split), 1);
     const double whole = load.touched * width;

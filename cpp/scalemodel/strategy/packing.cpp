@@ -101,7 +101,8 @@ PackShape pack_shape(const Packing& packing, int sequence, const PackSplit& spli
   }
   if (alike(packing.lengths)) {
     const int length = packing.lengths.front();
-    shape.fill = static_cast<double>(sequence / slots.front()) * length / sequence;
+    const int documents = sequence / slots.front();
+    shape.fill = 1.0 * documents * length / sequence;
     shape.attended = length;
   } else if (too_many(slots, sequence)) {
     shape.fill = tokens / std::accumulate(slots.begin(), slots.end(), 0.0);

@@ -25,13 +25,15 @@ struct EnumNames<Selective> {
 
 /// What a stack's log calls the memory of a run: live tensors at their peak, what the caching
 /// allocator reserved on the device, or what the device itself counts (context and communication
-/// buffers included).
-enum class MemoryReport : std::uint8_t { allocated, reserved, device };
+/// buffers included), on the fullest rank; or live tensors of the last pipeline stage, where the
+/// last rank writes the log.
+enum class MemoryReport : std::uint8_t { allocated, reserved, device, last_stage };
 
 template <>
 struct EnumNames<MemoryReport> {
   static constexpr std::string_view what = "memory report";
-  static constexpr std::array<std::string_view, 3> names{"allocated", "reserved", "device"};
+  static constexpr std::array<std::string_view, 4> names{"allocated", "reserved", "device",
+                                                         "last_stage"};
 };
 
 /// How near a step's kernels come to their tight loops, and what the CPU adds: fitted per stack and
@@ -45,6 +47,10 @@ struct KernelEfficiency {
   double module_operations = 0;  ///< CPU overhead of a module each way, in framework operations
   Seconds step_overhead;         ///< data loading, logging, clipping: once per step
   bool cuda_graphs = false;      ///< layers are launched as graphs, single experts still one by one
+  double collective_operations = 0;  ///< CPU overhead of a collective, in framework operations
+  /// What of a layer those graphs hold: attention with a dense feed-forward layer, recurrent
+  /// mixers, and what routed layers do besides their experts.
+  bool graphed_attention = true, graphed_scans = true, graphed_routing = true;
 
   bool operator==(const KernelEfficiency&) const = default;
 };
@@ -97,6 +103,7 @@ struct ExpertPolicy {
   bool pads_experts = false;            ///< rows are copied into whole blocks of narrow formats
   bool fp32_router = false;             ///< scores of experts are computed in FP32
   double biased_gradient_slowdown = 1;  ///< of GEMMs that return gradients of biased experts
+  bool sequential_experts = false;      ///< every expert is a block of its own, called in turn
 
   bool operator==(const ExpertPolicy&) const = default;
 };
@@ -131,6 +138,10 @@ struct MemoryPolicy {
   bool master_shards = false;       ///< fully sharded weights exist as master weights only
   bool unused_gradients = false;    ///< an unread gradient per weight shape beside the FP32 one
   bool narrow_gradients = false;    ///< gradients in the storage format beside the FP32 ones
+  bool narrow_weights = false;      ///< layers' weights exist in the narrow format alone
+  bool master_remainders = false;   ///< master weights are the bits that 16-bit weights lack
+  bool update_copies_gradients = false;  ///< to FP32, where gradients are narrower
+  bool update_copies_moments = false;    ///< to FP32, where moments are narrower
   MemoryReport memory_report = MemoryReport::allocated;
   double fragmentation_fraction = 0;  ///< of what the allocator hands out and takes back
   Bytes reserve;  ///< driver context, communication buffers outside the allocator
@@ -178,6 +189,11 @@ struct RecordOf<Stack> {
                "weights stay in FP32 and are cast in every pass, their gradients cast back"),
       field<T>("cuda_graphs", &T::cuda_graphs,
                "layers launched as CUDA graphs: the CPU launches single experts only"),
+      field<T>("graphed_attention", &T::graphed_attention,
+               "graphs hold attention, and feed-forward layers that do not route"),
+      field<T>("graphed_scans", &T::graphed_scans, "graphs hold recurrent mixers"),
+      field<T>("graphed_routing", &T::graphed_routing,
+               "graphs hold what routed layers do besides their experts"),
       field<T>("grouped_launch", &T::grouped_launch, "all experts in one kernel"),
       field<T>("drops_tokens", &T::drops_tokens,
                "experts have a capacity: tokens beyond it are dropped"),
@@ -235,6 +251,8 @@ struct RecordOf<Stack> {
       field<T>("fp32_router", &T::fp32_router, "scores of experts in FP32"),
       field<T>("biased_gradient_slowdown", &T::biased_gradient_slowdown, 1, 1000,
                "time of input gradients of experts with biases over that without"),
+      field<T>("sequential_experts", &T::sequential_experts,
+               "experts are modules of their own, called one after another"),
       field<T>("batch_first", &T::batch_first, "gathers along the sequence are copied into place"),
       field<T>("narrow_gather", &T::narrow_gather, "tensor ranks gather quantised inputs"),
       field<T>("exchange_by_document", &T::exchange_by_document,
@@ -255,6 +273,14 @@ struct RecordOf<Stack> {
                "an unread gradient per weight shape beside the FP32 one"),
       field<T>("narrow_gradients", &T::narrow_gradients,
                "gradients in the storage format beside the FP32 ones"),
+      field<T>("narrow_weights", &T::narrow_weights,
+               "weights of layers in the narrow format alone, cast from the master weights"),
+      field<T>("master_remainders", &T::master_remainders,
+               "master weights as the bits that 16-bit weights lack of them"),
+      field<T>("update_copies_gradients", &T::update_copies_gradients,
+               "the update of the parameters works on FP32 copies of narrower gradients"),
+      field<T>("update_copies_moments", &T::update_copies_moments,
+               "the update of the parameters works on FP32 copies of narrower moments"),
       field<T>("memory_report", &T::memory_report, "what the log of a run calls memory"),
       field<T>("contention", &T::contention, 0, 2,
                "slowdown of compute, seconds per second of hidden communication"),
@@ -262,6 +288,9 @@ struct RecordOf<Stack> {
                "standard deviation of the ranks' kernel times over their mean"),
       field<T>("module_operations", &T::module_operations, 0, 1e4,
                "CPU overhead of a module each way, in operations of the framework"),
+      field<T>("collective_operations", &T::collective_operations, 0, 1e4,
+               "CPU overhead of a collective among tensor or context ranks, in operations of the "
+               "framework"),
       field<T>("step_overhead_s", &T::step_overhead, 0, 100,
                "data loading, logging and clipping, once per step"),
       field<T>("fragmentation_fraction", &T::fragmentation_fraction, 0, 1,

@@ -155,7 +155,7 @@ struct EventRecords {
 struct EventTable {
   const EventColumns& to;
 
-  void put(std::size_t place, const Event& event) {
+  void put(std::size_t place, const Event& event) const {
     to.rank[place] = event.rank;
     to.stream[place] = static_cast<std::int8_t>(event.stream);
     to.activity[place] = static_cast<std::int8_t>(event.activity);

@@ -30,7 +30,10 @@ class StageMesh {
   int cp(int local) const { return local / strides_.cp % degrees_.cp; }
   int dp(int local) const { return local / strides_.dp % degrees_.dp; }
   std::int32_t rank(int local) const { return rank(local, stage_); }
-  std::int32_t next(int local) const { return rank(local, (stage_ + 1) % degrees_.pp); }
+  /// The same rank of the next stage or, `back`, of the one before.
+  std::int32_t beside(int local, bool back) const {
+    return rank(local, (stage_ + (back ? degrees_.pp - 1 : 1)) % degrees_.pp);
+  }
 
  private:
   std::int32_t rank(int local, int stage) const {
@@ -203,7 +206,8 @@ void add_group(Flows& flows, const StrategyLayout& layout, TrafficPattern patter
 }  // namespace
 
 std::vector<std::vector<std::int32_t>> communicator_groups(const StrategyLayout& layout,
-                                                           Communicator communicator, int stage) {
+                                                           Communicator communicator, int stage,
+                                                           bool back) {
   const StageMesh mesh(layout, stage);
   std::vector<Ranks> groups;
   for (int local = 0; local < mesh.size(); ++local) {
@@ -214,24 +218,24 @@ std::vector<std::vector<std::int32_t>> communicator_groups(const StrategyLayout&
     if (group >= groups.size()) groups.resize(group + 1);
     if (position >= groups[group].size()) groups[group].resize(position + 1);
     groups[group][position] = mesh.rank(local);
-    if (communicator == Communicator::pp) groups[group].push_back(mesh.next(local));
+    if (communicator == Communicator::pp) groups[group].push_back(mesh.beside(local, back));
   }
   return groups;
 }
 
 StrategyFlows strategy_flows(const StrategyLayout& layout, std::span<const StageMessage> messages) {
-  std::map<std::tuple<int, Communicator, TrafficPattern, double>, Bytes> sums;
+  std::map<std::tuple<int, Communicator, TrafficPattern, double, bool>, Bytes> sums;
   for (const StageMessage& message : messages) {
     if (message.message.group.domains <= 1) continue;
     const TrafficPattern pattern = pattern_of(message);
-    sums[{message.stage, message.message.communicator, pattern, message.periods}] +=
+    sums[{message.stage, message.message.communicator, pattern, message.periods, message.back}] +=
         message.calls * pattern_bytes(message, pattern);
   }
   StrategyFlows all;
   open_job(all.flows);
   for (const auto& [key, size] : sums) {
-    const auto& [stage, communicator, pattern, periods] = key;
-    for (const Ranks& members : communicator_groups(layout, communicator, stage)) {
+    const auto& [stage, communicator, pattern, periods, back] = key;
+    for (const Ranks& members : communicator_groups(layout, communicator, stage, back)) {
       add_group(all.flows, layout, pattern, members, size);
     }
     all.communicator.resize(all.flows.size(), communicator);

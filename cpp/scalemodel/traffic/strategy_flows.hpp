@@ -19,6 +19,7 @@ struct StageMessage {
   int stage = 0;
   double calls = 0;    ///< calls in a period, which is a micro-batch or the step
   double periods = 1;  ///< periods in a step
+  bool back = false;   ///< a transfer goes to the stage before, not to the next one
 };
 
 /// Placement of the ranks of a strategy, and the routes of messages between domains.
@@ -32,9 +33,11 @@ struct StrategyLayout {
 };
 
 /// Ordered members of every group of `communicator` on a pipeline stage, as ranks of the job. A
-/// group of the pipeline axis is a pair of ranks on consecutive stages.
+/// group of the pipeline axis is a pair of ranks on consecutive stages: the next one's stands
+/// second, with `back` that of the stage before.
 std::vector<std::vector<std::int32_t>> communicator_groups(const StrategyLayout& layout,
-                                                           Communicator communicator, int stage);
+                                                           Communicator communicator, int stage,
+                                                           bool back = false);
 
 /// Flows of one period with their communicator, pattern and stage, by column.
 struct StrategyFlows {

@@ -7,11 +7,11 @@ from threading import Thread
 from typing import Any
 
 
-def in_background(work: Callable[[], Any]) -> Any:
+def in_background(work: Callable[[], Any], cancel: Callable[[], object] | None = None) -> Any:
     """What `work` returns or raises; an interrupt leaves it at once.
 
-    Such work, HiGHS say, goes on behind an interrupt until it ends by itself: it should have a
-    limit of time. It must let go of the interpreter's lock.
+    Such work goes on behind an interrupt until it ends by itself or `cancel` has told it to: what
+    cannot be told should have a limit of time. It must let go of the interpreter's lock.
 
     Examples
     --------
@@ -29,7 +29,12 @@ def in_background(work: Callable[[], Any]) -> Any:
 
     thread = Thread(target=run, daemon=True)
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:
+        if cancel is not None:
+            cancel()
+        raise
     if failures:
         raise failures[0]
     return answers[0]

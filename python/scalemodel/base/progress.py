@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 from scalemodel.base.threads import progress_bar
@@ -61,10 +61,13 @@ def _somebody_watches() -> bool:
     return _kernel() is not None or bool(getattr(sys.stderr, "isatty", lambda: False)())
 
 
-@contextmanager
+#: Where nothing is told, which is what every shard of a search asks for.
+_SILENT: AbstractContextManager[None] = nullcontext()
+
+
 def watched(
     progress: Progress, total: int, unit: str
-) -> Iterator[Callable[[int, int], object] | None]:
+) -> AbstractContextManager[Callable[[int, int], object] | None]:
     """A function of work done and work in all, or None where nothing is told.
 
     Parameters
@@ -88,13 +91,15 @@ def watched(
     >>> seen
     [(1, 2)]
     """
+    if progress is False:
+        return _SILENT
     if progress is not None:
-        with progress_bar(progress, total, unit) as tell:
-            yield tell
-        return
-    if not _somebody_watches():
-        yield None
-        return
+        return progress_bar(progress, total, unit)
+    return _line(unit) if _somebody_watches() else _SILENT
+
+
+@contextmanager
+def _line(unit: str) -> Iterator[_Line]:
     line = _Line(unit)
     try:
         yield line

@@ -53,6 +53,9 @@ _VENDOR = re.compile(r"nvidia|amd( instinct)?|google|intel|tesla")
 # The time of the TOML parser grows with the square of a key's parts.
 _LONG_KEY = re.compile(r"\.(?:[^.,\n]{0,64}\.){63}")
 _SEPARATORS = re.compile(r"[\s_\-]+")
+_HUB_ID = re.compile(r"[\w.\-]+/(?P<model>[\w.\-]+)")
+# How a checkpoint was trained further, behind a model's name; its shape stays.
+_TUNED = re.compile(r"(?:[\s_\-]+(?:base|chat|hf|instruct|it|thinking))+$", re.IGNORECASE)
 
 
 def normalised(label: str) -> str:
@@ -214,7 +217,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ScaleModelError(f"{path}: not valid TOML ({error})") from error
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _read_cached(path: Path, modified_ns: int) -> dict[str, Any] | ScaleModelError:
     """A broken entry is remembered too: every look for an alias passes by it."""
     try:
@@ -253,11 +256,18 @@ def _aliases_of(entry: Mapping[str, Any], path: Path) -> list[str]:
 @lru_cache(maxsize=32)
 def _aliases(kind: str, paths: tuple[tuple[str, Path, int], ...]) -> dict[str, str]:
     index: dict[str, str] = {}
+    without_owner: dict[str, str] = {}
     for name, path, _ in paths:
         with suppress(ScaleModelError):  # a broken entry has no aliases; its own name tells why
             entry = _read(path)
-            for alias in [name, *_aliases_of(entry, path), entry.get("title", name)]:
+            aliases = [name, *_aliases_of(entry, path), entry.get("title", name)]
+            for alias in aliases:
                 index.setdefault(normalised(str(alias)), name)
+            for alias in aliases if kind == "models" else ():
+                if found := _HUB_ID.fullmatch(str(alias)):
+                    without_owner.setdefault(normalised(found["model"]), name)
+    for key, name in without_owner.items():  # after all that stands for an entry as it is
+        index.setdefault(key, name)
     for name, _, _ in paths:  # an entry's own name wins over another one's alias
         index[normalised(name)] = name
     return index
@@ -300,6 +310,14 @@ def _by_alias(kind: str, paths: Mapping[str, Path], label: str) -> str | None:
     return names_of.get(wanted)
 
 
+def _meant(kind: str, paths: Mapping[str, Path], label: str) -> str | None:
+    """Entry that a label stands for; of models also without words that say how it was tuned."""
+    found = _by_alias(kind, paths, label)
+    if found is None and kind == "models" and (bare := _TUNED.sub("", str(label))) != label:
+        return _by_alias(kind, paths, bare)
+    return found
+
+
 def is_entry(kind: str, label: str) -> bool:
     """Whether a name, alias or title stands for an entry.
 
@@ -309,11 +327,14 @@ def is_entry(kind: str, label: str) -> bool:
     (True, False)
     """
     paths = _paths(kind)
-    return label in paths or _by_alias(kind, paths, label) is not None
+    return label in paths or _meant(kind, paths, label) is not None
 
 
 def find(kind: str, label: str) -> str:
     """Entry name that `label` (a name, alias or title) stands for.
+
+    Ids of the Hugging Face Hub need no owner, and a model goes by its name with words behind it
+    that say how it was tuned: "Instruct", "Chat", "it", "Thinking", "Base", "hf".
 
     Raises
     ------
@@ -323,6 +344,8 @@ def find(kind: str, label: str) -> str:
     --------
     >>> find("accelerators", "NVIDIA H100 80GB HBM3")
     'h100_sxm_80'
+    >>> find("models", "gemma-2-9b-it")
+    'gemma2_9b'
     """
     return _found(kind, _paths(kind), label)
 
@@ -330,7 +353,7 @@ def find(kind: str, label: str) -> str:
 def _found(kind: str, paths: Mapping[str, Path], label: str) -> str:
     if label in paths:
         return label
-    found = _by_alias(kind, paths, label)
+    found = _meant(kind, paths, label)
     if found is None:
         singular = kind.rstrip("s")
         missing = [str(folder) for folder in _private() if not folder.is_dir()]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
@@ -27,16 +26,17 @@ from scalemodel.cli.options import (
     whole,
 )
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_json, question_text, strategy_text
-from scalemodel.cli.sweep_rows import CsvOutput, FileOutput, JsonOutput, Tally
+from scalemodel.cli.sweep_rows import CsvOutput, JsonOutput
 from scalemodel.search.framework_rules import FRAMEWORKS
 from scalemodel.search.objective import HEADROOM, SWEEP_COLUMNS
-from scalemodel.search.ranking import RANKING_COLUMNS, Question, Shard
+from scalemodel.search.ranking import RANKING_COLUMNS, Shard
 from scalemodel.search.search import search, sweep
 from scalemodel.search.space import Space, enumeration
 
 if TYPE_CHECKING:
     from scalemodel.resolve import Cluster, Model
     from scalemodel.resolve.tasks import Training
+    from scalemodel.search.sweep_file import Tally
     from scalemodel.search.table_file import Writer
 
 #: Rows of a sweep that are in memory at once.
@@ -296,61 +296,30 @@ def _search(options: argparse.Namespace) -> int:
 
 
 # ------------------------------------------------------------------------------------------ sweep
-def _metadata(own: Shard, question: Question) -> dict[str, Any]:
-    from scalemodel.search.ranking_file import (
-        joined_rows,
-        question_document,
-        question_sha256,
-    )
-
-    document = question_document(question)
-    return {
-        "version": _core.__version__,
-        "question_text": question_text(question),
-        "question_sha256": question_sha256(document),
-        "question": document,
-        "space_rows": question.size,
-        "rows": joined_rows([(own.first, own.last)]),
-    }
-
-
 def _stream(
     own: Shard, options: argparse.Namespace, tally: Tally, writer: Writer | None, done: int
 ) -> Any:
     """The rows of a shard that are not done, a chunk at a time; an empty table at the end."""
+    from scalemodel.search.sweep_file import only, sweep_parts
+
     report = _progress(options)
     rows = own.last - own.first
-    frame = None
-    # An empty shard still gives its (empty) table.
-    starts = range(own.first + done, own.last, CHUNK_ROWS) or (own.first + done,)
-    for first in starts:
-        last = min(first + CHUNK_ROWS, own.last)
-        before = first - own.first
-
-        def tell(done: int, _: int, before: int = before) -> None:
-            if report is not None:
-                report(before + done, rows)
-
-        frame = own.question.run_sweep(first, last, options.threads, tell)
+    empty = None
+    for frame in sweep_parts(own, options.threads, report, rows=CHUNK_ROWS, done=done):
         tally.add(frame)
         if writer is not None and (len(frame) or not rows):
-            kept = options.columns or frame.columns
-            writer.write(frame[[name for name in frame.columns if name in kept]])
+            writer.write(only(frame, options.columns))
+        if empty is None:
+            empty = frame.iloc[:0].copy()
+        del frame  # or it stays in memory beside the next one, and beside the row groups
     if report is not None:
         report(rows, rows)
-    assert frame is not None
-    return frame.iloc[:0]
-
-
-def _needed(options: argparse.Namespace, written: bool) -> tuple[str, ...] | None:
-    """Columns to compute: those asked for and those of the summary."""
-    summary = ("verdict", "tokens_per_s")
-    if not written:
-        return summary
-    return None if options.columns is None else tuple(chain(options.columns, summary))
+    assert empty is not None
+    return empty
 
 
 def _sweep(options: argparse.Namespace) -> int:
+    from scalemodel.search.sweep_file import FileOutput, Tally, needed_columns, sweep_metadata
     from scalemodel.search.table_draft import writing_chunks
     from scalemodel.search.table_file import check_suffix
 
@@ -369,14 +338,15 @@ def _sweep(options: argparse.Namespace) -> int:
         done.append(own)
         columns = None if options.columns is None else tuple(options.columns)
         asked = replace(own.question, columns=columns)
-        needed = _needed(options, written=bool(options.out or streams_out))
+        written = bool(options.out or streams_out)
+        needed = needed_columns(columns if written else ())
         own = replace(own, question=replace(own.question, columns=needed))
         with ExitStack() as stack:
             writer: Writer | None = None
             rows_done = 0
             if options.out:
                 chunks = stack.enter_context(
-                    writing_chunks(options.out, _metadata(own, asked), resume=options.resume)
+                    writing_chunks(options.out, sweep_metadata(own, asked), resume=options.resume)
                 )
                 writer, rows_done = FileOutput(chunks, tally), chunks.rows
             elif options.csv:

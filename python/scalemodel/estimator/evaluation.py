@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import scalemodel._core as _core
 from scalemodel import catalog
-from scalemodel.base.answer import EngineAnswer, by_cause, verdict_text
+from scalemodel.base.answer import EngineAnswer, by_cause
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import size_text
 from scalemodel.resolve.clusters import Cluster
@@ -84,7 +84,9 @@ class Evaluation(EngineAnswer):
 
     __slots__ = ("cluster", "core", "model", "stack", "strategy", "task")
     _PARTS = ("model", "cluster", "task", "strategy", "stack", "core")
+    _MEMORY = MEMORY_COLUMNS
 
+    cluster: Cluster
     core: _core.Estimate
 
     def __init__(
@@ -107,30 +109,9 @@ class Evaluation(EngineAnswer):
         return sorted({*super().__dir__(), *_ESTIMATE_FIELDS})
 
     @property
-    def verdict(self) -> str:
-        """``ok``, ``out_of_memory`` or ``illegal:<reason>``."""
-        return verdict_text(str(self.core.verdict))
-
-    @property
     def reason(self) -> str:
         """The reason code behind the verdict."""
         return str(self.core.verdict)
-
-    @property
-    def illegal(self) -> bool:
-        """Whether the strategy cannot run at all."""
-        return self.core.verdict not in ("ok", "out_of_memory")
-
-    @property
-    def fits(self) -> bool:
-        """Whether the strategy runs within the memory of the accelerator."""
-        return bool(self.core.verdict == "ok")
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Price of the step; None where the catalogue has no price for the accelerator."""
-        known = self.cluster.core.price_usd_per_s > 0 and not self.illegal
-        return float(self.core.cost_usd) if known else None
 
     def row(self) -> dict[str, Any]:
         """The strategy's fields, then every column of the answer, as in a row of `sm.sweep`.
@@ -174,50 +155,6 @@ class Evaluation(EngineAnswer):
             return {}
         seconds = {column: float(getattr(self.core, column)) for column in TIME_COLUMNS}
         return by_cause(seconds, launches_s(self))
-
-    def breakdown(self) -> pd.DataFrame:
-        """Seconds and share of the step by cause; the seconds sum to the step time.
-
-        The causes are those of `time_by_cause`: the columns of the answer, with the launches of
-        the host apart from the rest of compute.
-
-        Returns
-        -------
-        DataFrame
-            Columns cause, time_s, share_fraction; empty for an illegal strategy.
-
-        Examples
-        --------
-        >>> import scalemodel as sm
-        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
-        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
-        >>> bool(abs(est.breakdown().time_s.sum() - est.step_time_s) < 1e-9)
-        True
-        """
-        import pandas as pd
-
-        step = self.core.step_time_s
-        rows = [(cause, time_s, time_s / step) for cause, time_s in self.time_by_cause().items()]
-        return pd.DataFrame(rows, columns=["cause", "time_s", "share_fraction"])
-
-    def memory(self) -> pd.DataFrame:
-        """Bytes and share of the capacity by kind on the fullest accelerator.
-
-        Returns
-        -------
-        DataFrame
-            Columns kind, bytes, share_fraction; empty for an illegal strategy.
-        """
-        import pandas as pd
-
-        rows = []
-        if not self.illegal:
-            capacity = self.core.memory_capacity_bytes
-            for column in MEMORY_COLUMNS:
-                size = getattr(self.core, column)
-                kind = column.removeprefix("memory_").removesuffix("_bytes")
-                rows.append((kind, size, size / capacity))
-        return pd.DataFrame(rows, columns=["kind", "bytes", "share_fraction"])
 
     def operators(self) -> pd.DataFrame:
         """Every kernel and collective of one layer of each kind and of the head, one micro-batch.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
@@ -14,9 +14,6 @@ from scalemodel.layer_groups.strategy import BatchInference, GroupStrategy, from
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.reader import Reader
 from scalemodel.resolve.tasks import Training
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Columns that say where the time of a step goes; they sum to ``step_time_s``.
 TIME_COLUMNS = (
@@ -43,11 +40,6 @@ MEMORY_COLUMNS = (
     "memory_communication_bytes",
     "memory_reserve_bytes",
 )
-
-
-def is_illegal(reason: str) -> bool:
-    """Whether a reason code says that a strategy cannot run at all."""
-    return reason not in ("ok", "out_of_memory")
 
 
 def _lookup_fraction() -> float:
@@ -108,7 +100,9 @@ class GroupEstimate(EngineAnswer):
     __slots__ = ("ablation", "cluster", "core", "meshes", "model", "stack", "strategy", "task")
 
     _PARTS = ("model", "cluster", "task", "strategy", "stack", "ablation", "meshes", "core")
+    _MEMORY = MEMORY_COLUMNS
 
+    cluster: Cluster
     core: _core.GroupEstimate
 
     def __init__(
@@ -130,27 +124,6 @@ class GroupEstimate(EngineAnswer):
         self.ablation = ablation
         self.meshes = meshes
         self.core = core
-
-    @property
-    def verdict(self) -> str:
-        """``ok``, ``out_of_memory`` or ``illegal:<reason>``."""
-        return f"illegal:{self.core.verdict}" if self.illegal else str(self.core.verdict)
-
-    @property
-    def illegal(self) -> bool:
-        """Whether the strategy cannot run at all."""
-        return is_illegal(str(self.core.verdict))
-
-    @property
-    def fits(self) -> bool:
-        """Whether the strategy runs within the memory of the accelerator."""
-        return bool(self.core.verdict == "ok")
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Price of the step; None where the catalogue has no price for the accelerator."""
-        known = self.cluster.core.price_usd_per_s > 0 and not self.illegal
-        return float(self.core.cost_usd) if known else None
 
     @property
     def network(self) -> str:
@@ -241,37 +214,6 @@ class GroupEstimate(EngineAnswer):
             *asked, self.strategy, stack.replace(host_launch_s=0.0), self.ablation, self.meshes
         )
         return by_cause(seconds, max(0.0, float(self.core.compute_s) - float(at_once.compute_s)))
-
-    def breakdown(self) -> pd.DataFrame:
-        """Seconds and share of the step by cause; the seconds sum to the step time.
-
-        Returns
-        -------
-        DataFrame
-            Columns cause, time_s, share_fraction; empty for an illegal strategy.
-        """
-        import pandas as pd
-
-        step = self.core.step_time_s
-        rows = [(cause, time_s, time_s / step) for cause, time_s in self.time_by_cause().items()]
-        return pd.DataFrame(rows, columns=["cause", "time_s", "share_fraction"])
-
-    def memory(self) -> pd.DataFrame:
-        """Bytes and share of the capacity by kind on the fullest accelerator.
-
-        Returns
-        -------
-        DataFrame
-            Columns kind, bytes, share_fraction; empty for an illegal strategy.
-        """
-        import pandas as pd
-
-        rows = []
-        for column in () if self.illegal else MEMORY_COLUMNS:
-            size = getattr(self.core, column)
-            kind = column.removesuffix("_bytes").removeprefix("memory_")
-            rows.append((kind, size, size / self.core.memory_capacity_bytes))
-        return pd.DataFrame(rows, columns=["kind", "bytes", "share_fraction"])
 
 
 def checked_task(task: object) -> Training:

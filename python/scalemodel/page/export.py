@@ -119,13 +119,16 @@ def export_page(
     unreadable_file
     """
     compiled = base64.b64encode(_engine_bytes(engine)).decode("ascii")
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # before the seconds that the catalogue takes
+        raise unwritable(out, error) from None
     # Scripts, not files to fetch: a page from a disk may not fetch.
     files = {path.name: path.read_text(encoding="utf-8") for path in sorted(_SITE.iterdir())}
     files["catalogue.js"] = f"const CATALOGUE = {catalogue_text()};\n"
     files["engine-code.js"] = f'const ENGINE_CODE = "{compiled}";\n'
-    folder = Path(out)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             write_whole(folder / name, content)
     except OSError as error:

@@ -246,5 +246,5 @@ def build_accelerator(table: Table) -> _core.Accelerator:
     for reader in (memory, host, attention, elementwise):
         reader.finish()
     about = ("name", "title", "vendor", "architecture", "year", "aliases", "kernels")
-    top.finish(*about, "announced", "scale_up", "die")
+    top.finish(*about, "announced", "scale_up", "die", "part_of")
     return accelerator

@@ -102,7 +102,8 @@ def engine_for(text: str) -> str:
     """Catalogue name of the engine that a text such as ``"TensorRT-LLM 0.17"`` means.
 
     The version whose first release is the latest not after the one named; the latest of all where
-    the text names no release, but of those whose entry asks for one (`named_release_only`).
+    the text names no release, but of those whose entry asks for one (`named_release_only`). Of
+    engines that a text may mean, the one of the highest ``priority``: vLLM on Neuron is not vLLM.
 
     Raises
     ------
@@ -112,23 +113,28 @@ def engine_for(text: str) -> str:
     --------
     >>> engine_for("TensorRT-LLM 0.17"), engine_for("vLLM v0.11.0"), engine_for("SGLang")
     ('tensorrt_llm_2025', 'vllm_v1', 'sglang_2025')
-    >>> engine_for("vLLM 0.24.0"), engine_for("vLLM")
-    ('vllm_2026', 'vllm_v1')
+    >>> engine_for("vLLM 0.24.0"), engine_for("vLLM"), engine_for("vLLM V1")
+    ('vllm_2026', 'vllm_v1', 'vllm_v1')
+    >>> engine_for("vLLM 0.9 (Neuron)")
+    'neuronx_2025'
     """
     if text in catalog.names("engines"):
         return text
     lowered = text.lower()
-    versions = []
+    meant: dict[int, list[tuple[tuple[int, ...], str, tuple[int, ...]]]] = {}
     for name in catalog.names("engines"):
         table = catalog.load("engines", name)
         found = next((p for p in table.get("patterns", ()) if p in lowered), None)
         if found is not None:
             release = version_of(lowered.split(found, 1)[1].strip(" v-_/="))
+            if len(release) < 2:  # "vLLM V1" names a design, "SGLang 2" nothing that was released
+                release = ()
             if not release and table.get("named_release_only", False):
                 continue
-            versions.append((version_of(str(table["version_from"])), name, release))
-    if not versions:
+            version = version_of(str(table["version_from"])), name, release
+            meant.setdefault(table.get("priority", 0), []).append(version)
+    if not meant:
         return catalog.find("engines", text)
-    versions.sort()
+    versions = sorted(meant[max(meant)])
     reached = [name for first, name, release in versions if release and first <= release]
     return reached[-1] if reached else versions[0 if versions[0][2] else -1][1]

@@ -26,14 +26,16 @@ def is_hub_id(text: str) -> bool:
 def hub_id(table: Mapping[str, Any], label: str = "") -> str:
     """Id of the checkpoint that a label of an entry stands for, as the Hub spells it.
 
-    The alias that the label is, or whose part behind the owner it is; else, and for the entry's own
-    name, its ``hub``. Empty where the entry has neither.
+    The alias that the label is, or whose part behind the owner it is; else the label, where it is
+    an id; else, and for the entry's own name, its ``hub``. Empty where the entry has none.
 
     Examples
     --------
     >>> entry = {"hub": "a/Base", "aliases": ["a/Base", "a/Base-Chat", "Base 7B"]}
     >>> hub_id(entry, "base-chat"), hub_id(entry, "A/Base"), hub_id(entry, "Base 7B")
     ('a/Base-Chat', 'a/Base', 'a/Base')
+    >>> hub_id(entry, "a/Base-it")
+    'a/Base-it'
     """
     asked = "" if label == table.get("name") else catalog.normalised(label)
     aliases = table.get("aliases", ())
@@ -48,6 +50,8 @@ def hub_id(table: Mapping[str, Any], label: str = "") -> str:
             )
         ):
             return str(alias)
+    if is_hub_id(label):  # one more checkpoint of that shape
+        return label
     own = str(table.get("hub", ""))
     return own if is_hub_id(own) else ""
 

@@ -34,7 +34,7 @@ _KEYS = {
     *("frameworks", "models", "accelerators", "formats", "tasks", "from", "to"),
     *("tp", "pp", "cp"),
     *("recompute", "overlap_tp", "attention", "packed", "documents", "lora_targets"),
-    *("context", "routing", "imbalance", "evidence"),
+    *("context", "routing", "imbalance", "expert_spread", "evidence", "moment_bytes"),
     *("stack", "modules", "source"),
 }
 _FACTS = frozenset(row["name"] for row in _core.Stack.fields()) - set(FITTED_CONSTANTS)
@@ -100,8 +100,13 @@ class Recipe:
         How context ranks exchange what attention reads.
     imbalance : float
         Load of the busiest rank of experts over the mean.
+    expert_spread : float
+        Standard deviation of an expert's load over its mean, from which the load of the busiest
+        rank follows; 0 where unknown.
     lora_targets : str
         Matrices beside which adapters sit.
+    moment_bytes : int
+        Of each moment of the optimizer; 0 where recipes are silent.
     evidence : str
         What such runs are timed for, as `scalemodel.estimator.uncertainty.Situation` has it.
     stack : tuple of (str, object)
@@ -117,7 +122,9 @@ class Recipe:
     documents: int = 0
     context: str = ""
     imbalance: float = 1.0
+    expert_spread: float = 0.0
     lora_targets: str = ""
+    moment_bytes: int = 0
     evidence: str = ""
     stack: tuple[tuple[str, object], ...] = ()
     sources: tuple[str, ...] = ()
@@ -279,7 +286,11 @@ def recipe_for(run: Run) -> Recipe:
         packed=next((int(t["packed"]) for t in matching if "packed" in t), 0),
         documents=next((int(t["documents"]) for t in matching if "documents" in t), 0),
         imbalance=next((float(t["imbalance"]) for t in matching if "imbalance" in t), 1.0),
+        expert_spread=next(
+            (float(t["expert_spread"]) for t in matching if "expert_spread" in t), 0
+        ),
         context=next((t["context"] for t in matching if t.get("context")), ""),
+        moment_bytes=next((int(t["moment_bytes"]) for t in matching if "moment_bytes" in t), 0),
         evidence=next((t["evidence"] for t in matching if t.get("evidence")), ""),
         stack=tuple(sorted(facts.items())),
         sources=tuple(str(table["source"]) for table in matching),

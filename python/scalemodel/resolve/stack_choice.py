@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -46,6 +47,11 @@ class _Claim:
         return 0
 
 
+def _plain_text(text: str) -> str:
+    """A label as labels are compared: lower case, words joined by single hyphens."""
+    return re.sub(r"[\s_\-]+", "-", text.lower())
+
+
 def _longest_match(patterns: Iterable[str], text: str) -> int:
     """Length of the longest pattern found in ``text``; 0 when none is."""
     return max((len(pattern) for pattern in patterns if pattern in text), default=0)
@@ -55,7 +61,7 @@ def _patterns(table: Mapping[str, object], key: str) -> tuple[str, ...]:
     listed = table.get(key, ())
     if isinstance(listed, str):
         listed = (listed,)
-    return tuple(str(item).lower() for item in listed) if isinstance(listed, Iterable) else ()
+    return tuple(_plain_text(str(item)) for item in listed) if isinstance(listed, Iterable) else ()
 
 
 def _whole(table: Mapping[str, object], key: str) -> int | None:
@@ -86,9 +92,9 @@ def stack_for(framework: str = "", year: int | None = None, task: str = "") -> s
     """Catalogue name of the stack that a run used.
 
     A stack that claims the task (``tasks``) wins over one that claims the framework
-    (``frameworks``); both are parts of the text, upper and lower case alike. Among the stacks
-    left, the one whose years (``year_min`` to ``year_max``) is nearest to ``year`` wins, then the
-    higher ``priority``, then the longer matching text, then the name.
+    (``frameworks``); both are parts of the text, whose case, spaces, hyphens and underscores do
+    not count. Among the stacks left, the one whose years (``year_min`` to ``year_max``) is nearest
+    to ``year`` wins, then the higher ``priority``, then the longer matching text, then the name.
 
     Parameters
     ----------
@@ -104,7 +110,7 @@ def stack_for(framework: str = "", year: int | None = None, task: str = "") -> s
     str
         Name of a stack of the catalogue; ``"plain"`` when nothing claims the run.
     """
-    framework, task = framework.lower(), task.lower()
+    framework, task = _plain_text(framework), _plain_text(task)
     best: tuple[tuple[int, int, int, int], str] | None = None
     for claim in _claims():
         by_task = _longest_match(claim.tasks, task)
@@ -155,10 +161,14 @@ class Fitted:
         Architecture of accelerators -> published runs.
     bounded : tuple of str
         Constants at an end of their physical range: what they stand for is no property of theirs.
+    cut : bool
+        Whether all of these runs are of models cut to as many layers as one node holds, as
+        simulators check themselves: they tell of that node, and constants of them do not travel.
     """
 
     runs: Mapping[str, int]
     bounded: tuple[str, ...] = ()
+    cut: bool = False
 
     def holds_on(self, architecture: str, vendor: str) -> bool:
         """Whether the constants hold on an architecture; those fitted to nothing hold anywhere."""
@@ -166,7 +176,8 @@ class Fitted:
             return True
         if vendor not in {_vendors()[known] for known in self.runs}:
             return False
-        return not self.bounded and sum(self.runs.values()) >= TRAVELLING_RUNS
+        believed = not self.bounded and not self.cut
+        return believed and sum(self.runs.values()) >= TRAVELLING_RUNS
 
 
 @catalog.kept(1)
@@ -186,7 +197,11 @@ def fitted(name: str) -> Fitted:
     (['ampere', 'hopper'], {})
     """
     table = catalog.load("stacks", name).get("fitted", {})
-    return Fitted(dict(table.get("runs", {})), tuple(table.get("bounded", {})))
+    return Fitted(
+        runs=dict(table.get("runs", {})),
+        bounded=tuple(table.get("bounded", {})),
+        cut=bool(table.get("cut", False)),
+    )
 
 
 def with_constants(facts: _core.Stack, constants: _core.Stack) -> _core.Stack:
@@ -266,8 +281,9 @@ def holds_on(name: str, accelerator: str) -> bool:
     """Whether the fitted constants of a stack hold on an accelerator.
 
     They do on architectures they were fitted on. On others of the same vendor they do when at
-    least `TRAVELLING_RUNS` runs back them and none is at an end of its range; never on another
-    vendor's. Where they do not, `with_plain_constants` keeps what the stack states as fact.
+    least `TRAVELLING_RUNS` runs back them, not all of cut models, and none is at an end of its
+    range; never on another vendor's. Where they do not, `with_plain_constants` keeps what the
+    stack states as fact.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def clusters_with(accelerator: str) -> list[str]:
     Examples
     --------
     >>> clusters_with("mi300x")
-    ['azure_nd_mi300x_v5', 'mi300x_node']
+    ['azure_nd_mi300x_v5', 'mi300x_node', 'oci_bm_gpu_mi300x']
     """
     found = []
     for name in catalog.names("clusters"):
@@ -123,8 +123,9 @@ def unknown_model(label: str, error: ScaleModelError, why: str = "unknown") -> S
     named = [family for family in families if family.replace("_", "") in word]
     if named:
         family = max(named, key=len)
-        told = f"models of the family {family}: {', '.join(families[family][:_MOST])}"
-        told += ", ..." if len(families[family]) > _MOST else ""
+        listed = sorted(families[family], key=lambda name: not name.startswith(family))
+        told = f"models of the family {family}: {', '.join(listed[:_MOST])}"
+        told += ", ..." if len(listed) > _MOST else ""
     else:
         told = nearest(label, catalog.names("models"))
         if "did you mean" not in told:

@@ -6,15 +6,46 @@ import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import scalemodel._core as _core
-from scalemodel.base.background import in_background
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.routing.fabric import Fabric
+from scalemodel.routing.mixed_integer import Program, check_solver, solve
 from scalemodel.routing.size_patterns import few_sizes, least_units
 from scalemodel.routing.traffic import Traffic
 
 _TIME_LIMIT_S = 60.0
+
+
+def _single_paths(
+    owner_flow: NDArray[np.int64],
+    entry: tuple[NDArray[np.int64], NDArray[np.int64]],
+    loads: NDArray[np.float64],
+    least: float,
+    *,
+    whole: bool,
+) -> Program:
+    """The least t that no link's load exceeds, each flow on one path; t is the last variable.
+
+    `owner_flow` has the flow of each variable; an entry is a variable and a link that it loads.
+    """
+    variable, link = entry
+    rows, row = np.unique(link, return_inverse=True)
+    owners, owner = np.unique(owner_flow, return_inverse=True)
+    count, links = len(owner_flow), np.arange(len(rows))
+    last = np.r_[np.zeros(count), 1.0]
+    return Program(
+        cost=last,
+        lower=last * least,
+        upper=np.where(last > 0, np.inf, 1.0),
+        whole=(last == 0) & whole,
+        rows=np.concatenate([row, links, len(rows) + owner]),
+        columns=np.concatenate([variable, np.full(len(rows), count), np.arange(count)]),
+        factors=np.concatenate([loads, -np.ones(len(rows)), np.ones(count)]),
+        low=np.r_[np.full(len(rows), -np.inf), np.ones(len(owners))],
+        high=np.r_[np.zeros(len(rows)), np.ones(len(owners))],
+    )
 
 
 def least_drain(
@@ -58,13 +89,7 @@ def least_drain(
     >>> least_drain(fabric, Traffic.of_jobs(jobs))["max_flows"]
     1
     """
-    try:
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_matrix
-    except ImportError as error:
-        raise ScaleModelError(
-            "policy='milp': needs scipy (pip install 'scalemodel[milp]')"
-        ) from error
+    check_solver()
     started = time.perf_counter()
     paths = _core.path_columns(fabric.core, traffic.core, max_paths, detours)
     flow, path, link = paths["flow"], paths["path"], paths["link"]
@@ -88,49 +113,19 @@ def least_drain(
         objective = dual if better is not None else float(balanced["drain_s"])
     elif len(keys):
         scale = float((size[flow] / capacity[link]).max())
-        rows, row = np.unique(link, return_inverse=True)
         loads = size[flow] / capacity[link] / scale
-        count = len(keys)
-        ones = np.ones(len(rows))
-        on_link = csr_matrix(
-            (
-                np.concatenate([loads, -ones]),
-                (
-                    np.concatenate([row, np.arange(len(rows))]),
-                    np.concatenate([variable, np.full(len(rows), count)]),
-                ),
-            ),
-            shape=(len(rows), count + 1),
-        )
-        owners, owner = np.unique(keys // stride, return_inverse=True)
-        whole = csr_matrix(
-            (np.ones(count), (owner, np.arange(count))), shape=(len(owners), count + 1)
-        )
-        cost = np.zeros(count + 1)
-        cost[-1] = 1.0
-        upper = np.ones(count + 1)
-        upper[-1] = np.inf
-        lower = np.zeros(count + 1)
-        lower[-1] = 0.0 if relaxed else balanced["bound_s"] / scale * (1 - 1e-9)
-        answer = in_background(
-            lambda: milp(
-                cost,
-                constraints=[LinearConstraint(on_link, ub=0.0), LinearConstraint(whole, 1.0, 1.0)],
-                integrality=np.zeros(count + 1) if relaxed else np.r_[np.ones(count), 0],
-                bounds=Bounds(lower, upper),
-                options={"time_limit": time_limit_s},
-            )
-        )
+        least = 0.0 if relaxed else balanced["bound_s"] / scale * (1 - 1e-9)
+        program = _single_paths(keys // stride, (variable, link), loads, least, whole=not relaxed)
+        answer = solve(program, time_limit_s)
         if relaxed:
-            if answer.x is None:
+            if answer.values is None:
                 raise ScaleModelError(f"policy='milp': the solver found nothing ({answer.message})")
-            return {"objective_s": float(answer.fun) * scale}
-        proven = answer.mip_dual_bound
-        dual = max(balanced["bound_s"], float(proven) * scale if proven is not None else 0.0)
+            return {"objective_s": answer.objective * scale}
+        dual = max(balanced["bound_s"], answer.bound * scale if answer.bound is not None else 0.0)
         objective = float(balanced["drain_s"])
-        if answer.x is not None and float(answer.fun) * scale < objective * (1 - 1e-9):
-            objective = float(answer.fun) * scale
-            taken = keys[answer.x[:-1] > 0.5]
+        if answer.values is not None and answer.objective * scale < objective * (1 - 1e-9):
+            objective = answer.objective * scale
+            taken = keys[answer.values[:-1] > 0.5]
             chosen[taken // stride] = taken % stride
     columns: dict[str, Any] = _core.judge_routing(
         fabric.core, traffic.core, chosen, max_paths, detours

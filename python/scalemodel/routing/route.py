@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scalemodel.resolve import Cluster, Model
     from scalemodel.resolve.tasks import Training
 
-#: Policies of the engine, and the exact solver that needs scipy.
+#: Policies of the engine, and the exact solver that needs HiGHS.
 POLICIES = (
     "ecmp",
     "subflow_ecmp",

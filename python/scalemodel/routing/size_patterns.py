@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalemodel.base.background import in_background
+from scalemodel.routing.mixed_integer import Program, solve
 
 #: Most distinct sizes, and units that a link carries, that patterns are listed for.
 _MAX_SIZES, _MAX_UNITS = 8, 64
-#: Of ``scipy.optimize.milp``.
-_INFEASIBLE = 2
 
 #: The links of every path that a flow may take.
 PathLinks = tuple[tuple[int, ...], ...]
@@ -85,9 +83,6 @@ def fit(few: FewSizes, full: int, time_limit_s: float) -> tuple[dict[int, int] |
     tuple
         The paths, or None; and whether the solver has proven that there are none.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_matrix
-
     first: dict[tuple[PathLinks, int], int] = {}
     upper: list[float] = []
     entries: list[tuple[int, int, float]] = []
@@ -133,24 +128,25 @@ def fit(few: FewSizes, full: int, time_limit_s: float) -> tuple[dict[int, int] |
             negative = [(variable, -factor) for variable, factor in order[one[0]]]
             row(order[other[0]] + negative, 0.0, np.inf)
     rows, columns, factors = (np.array(column) for column in zip(*entries, strict=True))
-    answer = in_background(
-        lambda: milp(
-            np.zeros(len(upper)),
-            constraints=LinearConstraint(
-                csr_matrix((factors, (rows, columns)), shape=(len(low), len(upper))), low, high
-            ),
-            integrality=np.ones(len(upper)),
-            bounds=Bounds(np.zeros(len(upper)), np.array(upper)),
-            options={"time_limit": max(time_limit_s, 0.0)},
-        )
+    program = Program(
+        cost=np.zeros(len(upper)),
+        lower=np.zeros(len(upper)),
+        upper=np.array(upper),
+        whole=np.ones(len(upper), dtype=bool),
+        rows=rows,
+        columns=columns,
+        factors=factors,
+        low=np.array(low),
+        high=np.array(high),
     )
-    if answer.x is None:
-        return None, answer.status == _INFEASIBLE
+    answer = solve(program, time_limit_s)
+    if answer.values is None:
+        return None, answer.infeasible
     chosen: dict[int, int] = {}
     for key, flows in few.alike.items():
         left = iter(flows)
         for p in range(len(key[0])):
-            for _ in range(round(answer.x[first[key] + p])):
+            for _ in range(round(answer.values[first[key] + p])):
                 chosen[next(left)] = p
     return chosen, False
 

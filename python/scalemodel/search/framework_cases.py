@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import scalemodel._core as _core
 from scalemodel.estimator.evaluation import tables_for
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.tasks import Training
+
+#: Schedules that hold two chunks on each stage by themselves.
+THERE_AND_BACK: Final = ("zero_bubble_v", "dualpipe_v")
+
+
+def chunks(strategy: _core.Strategy) -> int:
+    """Groups of layers that each pipeline stage holds."""
+    return 2 if strategy.schedule in THERE_AND_BACK else int(strategy.vpp)
 
 
 @dataclass(frozen=True)
@@ -98,9 +106,13 @@ class Rule:
         Where the framework says so.
     breaks : callable
         Whether a case breaks it.
+    degree : str
+        The one degree of parallelism that decides, whatever the others are; empty where several
+        knobs do.
     """
 
     name: str
     says: str
     source: str
     breaks: Callable[[Case], bool]
+    degree: str = ""

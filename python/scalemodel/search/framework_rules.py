@@ -2,8 +2,7 @@
 
 A rule names what breaks it and where the framework says so. Checks that a framework leaves out and
 then fails on later (Megatron-Core's ``TransformerConfig`` accepts 8 experts on 3 ranks) are rules
-too. Strategies are checked one by one; `expressible` leaves out of a space what no setting of a
-framework says, so that a search seldom meets a strategy that is refused.
+too. A search leaves what no setting says, and degrees that a rule refuses, out of its space.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from scalemodel.resolve.tasks import FineTuning
-from scalemodel.search.framework_cases import Case, Rule
+from scalemodel.search.framework_cases import THERE_AND_BACK, Case, Rule, chunks
 from scalemodel.search.framework_optimizers import (
     BRIDGE_RULES,
     DEEPSPEED_RULES,
@@ -34,8 +33,6 @@ _SCHEDULES: Final = "NVIDIA/Megatron-LM, megatron/core/pipeline_parallel/schedul
 _TITAN: Final = "pytorch/torchtitan, torchtitan/distributed/parallel_dims.py"
 _TITAN_TRAINER: Final = "pytorch/torchtitan, torchtitan/trainer.py"
 _PIPELINING: Final = "pytorch/pytorch, torch/distributed/pipelining/schedules.py"
-#: Schedules that hold two chunks on each stage by themselves.
-THERE_AND_BACK: Final = ("zero_bubble_v", "dualpipe_v")
 _DEEPSPEED: Final = "deepspeedai/DeepSpeed, deepspeed/runtime/"
 _ACCELERATE: Final = "huggingface/accelerate, src/accelerate/parallelism_config.py"
 
@@ -110,12 +107,14 @@ _MEGATRON_CORE: Final = (
         "attention heads must divide by tp",
         _CORE,
         lambda case: int(case.shape.heads) % case.strategy.tp != 0,
+        degree="tp",
     ),
     Rule(
         "query_groups",
         "query groups must divide the heads, and be a multiple or divisor of tp",
         _CORE,
         _bad_groups,
+        degree="tp",
     ),
     Rule(
         "experts",
@@ -129,6 +128,7 @@ _MEGATRON_CORE: Final = (
                 or case.precision == "fp16"
             )
         ),
+        degree="ep",
     ),
     Rule(
         "expert_bias",
@@ -156,6 +156,7 @@ _MEGATRON_CORE: Final = (
         "the sequence must be a multiple of 2 * cp",
         _ARGUMENTS,
         lambda case: case.strategy.cp > 1 and case.task.sequence % (2 * case.strategy.cp) != 0,
+        degree="cp",
     ),
     Rule(
         "context_heads",
@@ -235,6 +236,7 @@ _NEMO: Final = (
         "query groups must be a multiple of tp (Megatron-Core 0.14 of NeMo 2.5)",
         _CORE,
         lambda case: case.kv_heads % case.strategy.tp != 0,
+        degree="tp",
     ),
     Rule(
         "fsdp",
@@ -258,10 +260,6 @@ def _bad_rounds(case: Case) -> bool:
     if plan.vpp == 1:
         return bool(passes < plan.pp)
     return bool(passes % max(1, int(passes) // plan.pp) != 0)
-
-
-def _chunks(case: Case) -> int:
-    return 2 if case.strategy.schedule in THERE_AND_BACK else int(case.strategy.vpp)
 
 
 def _bad_expert_mesh(case: Case) -> bool:
@@ -304,6 +302,7 @@ _TORCHTITAN: Final = (
             int(case.shape.heads) % case.strategy.tp != 0
             or (not case.shape.kv_lora_rank and case.kv_heads % case.strategy.tp != 0)
         ),
+        degree="tp",
     ),
     Rule(
         "replication",
@@ -335,7 +334,8 @@ _TORCHTITAN: Final = (
         "every pipeline chunk must hold a layer",
         "pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py",
         lambda case: (
-            case.strategy.pp > 1 and case.strategy.pp * _chunks(case) > int(case.shape.layers)
+            case.strategy.pp > 1
+            and case.strategy.pp * chunks(case.strategy) > int(case.shape.layers)
         ),
     ),
     Rule(
@@ -357,6 +357,7 @@ _TORCHTITAN: Final = (
             case.strategy.pp > 1
             and bool(case.shape.qk_norm or case.shape.qk_norm_full or case.shape.attention_sinks)
         ),
+        degree="pp",
     ),
     Rule(
         "async_tensor_parallel",
@@ -376,6 +377,7 @@ _TORCHTITAN: Final = (
         "experts must divide by ep",
         _TITAN,
         lambda case: case.strategy.ep > 1 and int(case.shape.experts) % case.strategy.ep != 0,
+        degree="ep",
     ),
     Rule(
         "context",
@@ -385,6 +387,7 @@ _TORCHTITAN: Final = (
             case.strategy.cp > 1
             and bool(case.shape.kv_lora_rank or case.shape.attention_sinks or case.shape.window)
         ),
+        degree="cp",
     ),
     Rule(
         "float8_tensor_parallel",
@@ -393,6 +396,7 @@ _TORCHTITAN: Final = (
         lambda case: (
             case.precision == "fp8" and int(case.shape.experts) > 0 and case.strategy.tp > 1
         ),
+        degree="tp",
     ),
     Rule(
         "expert_exchange",

@@ -229,6 +229,7 @@ def startable(question: Question, framework: str, run: Callable[[Question], Rank
     q, stack = question, resolve.stack(question.stack)
     check_optimizer(known_framework(framework), q.task)
     space = expressible(q.space, framework, q.model, q.cluster, q.task)
+    space = _without_refused_degrees(space, framework, q, stack)
     question = replace(question, space=space, framework=framework)
     asked = max(_ASKED, question.kept)
     while True:
@@ -250,6 +251,26 @@ def startable(question: Question, framework: str, run: Callable[[Question], Rank
         constrained=ranking.constrained,
         refused="" if hits else _why_refused(framework, q, ranking, stack),
     )
+
+
+def _without_refused_degrees(
+    space: Space, framework: str, q: Question, stack: _core.Stack
+) -> Space:
+    """The space without degrees that a rule refuses whatever stands beside them.
+
+    Where nothing would be left, all of it: the rule is what the ranking says then.
+    """
+    values = space.values(q.model, q.cluster, q.task)
+    for rule in RULES[framework]:
+        if rule.degree:
+            listed = values[rule.degree]
+            alone = (_core.Strategy().replace(**{rule.degree: value}) for value in listed)
+            broken = [rule.breaks(Case(q.model, q.cluster, q.task, plan, stack)) for plan in alone]
+            values[rule.degree] = [
+                value for value, breaks in zip(listed, broken, strict=True) if not breaks
+            ] or listed
+    degrees = {rule.degree for rule in RULES[framework] if rule.degree}
+    return space.replace(**{degree: values[degree] for degree in sorted(degrees)})
 
 
 def _why_refused(framework: str, q: Question, ranking: Ranking, stack: _core.Stack) -> str:

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.search.ranking import Ranking, _Hit
+from scalemodel.search.ranking import Question, Ranking, _Hit
+
+
+def _first_of_each_meaning(question: Question, hits: Sequence[_Hit]) -> Iterator[_Hit]:
+    """Of sorted hits that mean the same, the first: they have equal scores."""
+    on = question.model.core, question.cluster.core, question.task.core
+    for _, equal in groupby(hits, key=lambda hit: hit.score):
+        of_score = list(equal)
+        if len(of_score) == 1:
+            yield from of_score
+            continue
+        seen: set[_core.Strategy] = set()
+        for hit in of_score:
+            meaning = _core.canonical(hit.strategy, *on)
+            if meaning not in seen:
+                seen.add(meaning)
+                yield hit
 
 
 def merge(rankings: Sequence[Ranking]) -> Ranking:
@@ -30,25 +47,19 @@ def merge(rankings: Sequence[Ranking]) -> Ranking:
     if not rankings:
         raise ScaleModelError("rankings=[]: at least one is needed")
     question = rankings[0].question
-    if any(ranking.question != question for ranking in rankings):
+    if any(
+        ranking.question is not question and ranking.question != question for ranking in rankings
+    ):
         raise ScaleModelError("rankings: must answer the same question")
-    hits: list[_Hit] = []
-    seen: set[tuple[float, _core.Strategy]] = set()
     every = (hit for ranking in rankings for hit in ranking._hits)
-    for hit in sorted(every, key=lambda hit: (hit.score, hit.row)):
-        meaning = _core.canonical(
-            hit.strategy, question.model.core, question.cluster.core, question.task.core
-        )
-        if (hit.score, meaning) not in seen:
-            seen.add((hit.score, meaning))
-            hits.append(hit)
+    hits = _first_of_each_meaning(question, sorted(every, key=lambda hit: (hit.score, hit.row)))
     verdicts: dict[str, int] = {}
     for ranking in rankings:
         for reason, number in ranking._verdicts.items():
             verdicts[reason] = verdicts.get(reason, 0) + number
     return Ranking(
         question,
-        tuple(hits[: question.kept]),
+        tuple(islice(hits, question.kept)),
         size=sum(ranking.size for ranking in rankings),
         verdicts=verdicts,
         pruned=sum(ranking.pruned for ranking in rankings),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import scalemodel._core as _core
 from scalemodel.base.answer import verdict_text
@@ -21,6 +22,7 @@ from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import SWEEP_COLUMNS, is_maximised, limits_of
 from scalemodel.search.ranking_view import view_html, view_text
 from scalemodel.search.space import Space, enumeration, why_empty
+from scalemodel.search.sweep_table import sweep_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,8 +121,27 @@ class Question:
     def _tables(self) -> _core.Tables:
         return tables_for(self.model, self.cluster, self.task, self.stack)
 
+    @cached_property
+    def _searcher(self) -> _core.Searcher:
+        """What rows are asked of. Every shard needs it: models and clusters are long to hash."""
+        return _core.Searcher(
+            self._tables,
+            self._rows,
+            list(self.objective),
+            limits_of(self.constraints, self.headroom),
+            self.kept,
+            self.prune,
+            self.too_big,
+        )
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_searcher"}
+
     def shards(self, count: int, *, beyond: float = inf) -> list[Shard]:
         """The rows in `count` parts of nearly equal size; `beyond` as `quick_look` answers it.
+
+        A part begins up to a quarter of a part sooner or later where that is between the degrees,
+        micro-batches and schedules of strategies: those of one set share most of their costs.
 
         Examples
         --------
@@ -133,9 +154,7 @@ class Question:
         """
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ScaleModelError(f"shards={count!r}: must be a positive whole number")
-        size = self.size
-        edges = [size * i // count for i in range(count + 1)]
-        return [Shard(self, edges[i], edges[i + 1], beyond) for i in range(count)]
+        return [Shard(self, *edges, beyond) for edges in pairwise(self._rows.parts(count))]
 
     def quick_look(self) -> float:
         """A score that as many strategies as are kept do not exceed.
@@ -143,16 +162,7 @@ class Question:
         Each shard of a search would otherwise look for good strategies of its own before it leaves
         out the others. Infinite where few points of the space do not say.
         """
-        if not self.prune:
-            return inf
-        found: float = _core.quick_look(
-            self._tables,
-            self._rows,
-            list(self.objective),
-            limits_of(self.constraints, self.headroom),
-            self.kept,
-            self.too_big,
-        )
+        found: float = self._searcher.quick_look()
         return found
 
     def score_among(self, rows: Sequence[int]) -> float:
@@ -161,15 +171,7 @@ class Question:
         The best rows of a question that differs little say what is worth a look in this one.
         Infinite where too few of them are answers here.
         """
-        found: float = _core.score_among(
-            self._tables,
-            self._rows,
-            list(rows),
-            list(self.objective),
-            limits_of(self.constraints, self.headroom),
-            self.kept,
-            self.too_big,
-        )
+        found: float = self._searcher.score_among(list(rows))
         return found
 
     def run_search(
@@ -183,36 +185,20 @@ class Question:
     ) -> Ranking:
         """The best of some rows, of those that score at most `beyond`."""
         with watched(progress, last - first, " rows") as report:
-            answer = _core.search(
-                self._tables,
-                self._rows,
-                first,
-                last,
-                list(self.objective),
-                limits_of(self.constraints, self.headroom),
-                self.kept,
-                self.prune,
-                self.too_big,
-                worker_threads(threads),
-                report,
-                beyond,
+            hits, verdicts, pruned, constrained = self._searcher.search(
+                first, last, worker_threads(threads), report, beyond
             )
-        hits = tuple(_Hit(*hit) for hit in answer["hits"])
         return Ranking(
             self,
-            hits,
+            tuple(_Hit(*hit) for hit in hits),
             size=last - first,
-            verdicts=answer["verdicts"],
-            pruned=answer["pruned"],
-            constrained=answer["constrained"],
+            verdicts=verdicts,
+            pruned=pruned,
+            constrained=constrained,
         )
 
     def run_sweep(
-        self,
-        first: int,
-        last: int,
-        threads: int | None = None,
-        progress: Progress = False,
+        self, first: int, last: int, threads: int | None = None, progress: Progress = False
     ) -> pd.DataFrame:
         """Some rows as a table."""
         wanted = None if self.columns is None else list(self.columns)
@@ -220,7 +206,7 @@ class Question:
             strategies, estimates = _core.sweep(
                 self._tables, self._rows, first, last, wanted, worker_threads(threads), report
             )
-        return _frame(strategies, estimates, self, first)
+        return sweep_table(strategies, estimates, self.cluster, first)
 
 
 # --------------------------------------------------------------------------------------- answers
@@ -370,6 +356,8 @@ class Ranking(Sequence[Estimate]):
         return (*shown[:top], *self._simulate(self._distinct[_SIMULATED:top]))
 
     def _simulate(self, hits: tuple[tuple[_Hit, int], ...]) -> list[_Shown]:
+        if not hits:
+            return []
         q = self.question
         simulated = _core.simulate_best(
             q._tables, [hit.strategy for hit, _ in hits], list(q.objective)
@@ -473,27 +461,3 @@ class Ranking(Sequence[Estimate]):
         q = self.question
         lifted = [f"headroom is below {q.headroom:g}"] if q.headroom else []
         return " and ".join([*lifted, *(["constraints are lifted"] if q.constraints else [])])
-
-
-def _frame(
-    strategies: Mapping[str, Any], estimates: Mapping[str, Any], question: Question, first: int
-) -> pd.DataFrame:
-    """Columns of the engine as a table, without copying them."""
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    # The resolved data-parallel degree is the strategy's own here.
-    for name, column in {**estimates, **strategies}.items():
-        if isinstance(column, tuple):
-            codes, names = column
-            texts = [verdict_text(text) for text in names] if name == "verdict" else names
-            labels = pd.Index(texts, dtype=object)
-            columns[name] = pd.Categorical.from_codes(codes, categories=labels, validate=False)
-        else:
-            columns[name] = column
-    if "cost_usd" in columns and not question.cluster.core.price_usd_per_s > 0:
-        columns["cost_usd"] = pd.array([None] * len(columns["cost_usd"]), dtype="Float64")
-    ordered = {name: columns[name] for name in SWEEP_COLUMNS if name in columns}
-    rows = len(next(iter(ordered.values())))
-    index = pd.RangeIndex(first, first + rows, name="row")
-    return pd.DataFrame(ordered, index=index, copy=False)

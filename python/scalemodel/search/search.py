@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from scalemodel.layer_groups import ComposedModel
     from scalemodel.search.layer_groups import GroupRanking, GroupSpace
+    from scalemodel.search.sweep_file import SweepFile
 
 
 def question_of(
@@ -91,6 +92,53 @@ def _shard_count(executor: Executor, shards: int | None, size: int) -> int:
     return max(1, min(_SHARDS_PER_WORKER * int(workers), size))
 
 
+def _check_written(out: object, composed: bool, executor: Executor | None, shards: object) -> None:
+    """Whether the rows of a sweep can go to a file."""
+    from scalemodel.search.table_file import check_suffix
+
+    if not isinstance(out, (str, os.PathLike)):
+        raise ScaleModelError(f"out={out!r}: must be the path of a file")
+    check_suffix(os.fspath(out))
+    if composed:
+        raise ScaleModelError(f"out={os.fspath(out)!r}: takes strategies of decoders only")
+    if executor is not None or shards is not None:
+        raise ScaleModelError(
+            f"out={os.fspath(out)!r}: is written by this process alone; leave out executor and "
+            "shards"
+        )
+
+
+@overload
+def sweep(
+    model: ModelLike | ComposedModel,
+    cluster: ClusterLike,
+    task: Training,
+    space: Space | GroupSpace | Mapping[str, Any] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    stack: str = DEFAULT_STACK,
+    network: Network = None,
+    threads: int | None = None,
+    progress: Progress = None,
+    executor: Executor | None = None,
+    shards: int | None = None,
+    ablation: _core.Ablation | None = None,
+    out: None = None,
+) -> pd.DataFrame: ...
+@overload
+def sweep(
+    model: ModelLike,
+    cluster: ClusterLike,
+    task: Training,
+    space: Space | Mapping[str, Any] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    stack: str = DEFAULT_STACK,
+    network: Network = None,
+    threads: int | None = None,
+    progress: Progress = None,
+    out: str | os.PathLike[str],
+) -> SweepFile: ...
 @named_arguments
 def sweep(
     model: ModelLike | ComposedModel,
@@ -106,7 +154,8 @@ def sweep(
     executor: Executor | None = None,
     shards: int | None = None,
     ablation: _core.Ablation | None = None,
-) -> pd.DataFrame:
+    out: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame | SweepFile:
     """Every legal strategy of a space, one row each.
 
     Parameters
@@ -132,17 +181,20 @@ def sweep(
         How many; default: four per worker.
     ablation : Ablation, optional
         What to leave out of the physics of a model of layer groups.
+    out : path, optional
+        Of a ``.csv`` or ``.parquet`` file (extra ``io``) that the rows go to as they come, for
+        spaces that do not fit in memory. It appears under its name once it is whole.
 
     Returns
     -------
-    DataFrame
+    DataFrame, or SweepFile where `out` is given
         The strategy's fields (`dp` resolved), `verdict`, then the numbers of the estimate; the
         index is the row number in the space. Rows that do not fit, on the accelerator or (with
         offload) on its host, are there with their numbers.
 
     Raises
     ------
-    ScaleModelError : malformed question.
+    ScaleModelError : malformed question; a file that cannot be written.
 
     Examples
     --------
@@ -152,6 +204,8 @@ def sweep(
     >>> bool((frame.dp * frame.tp == 8).all()), str(frame.verdict[0])
     (True, 'out_of_memory')
     """
+    if out is not None:
+        _check_written(out, is_composed(model), executor, shards)
     if is_composed(model):
         from scalemodel.search.layer_groups import sweep_groups
 
@@ -168,6 +222,10 @@ def sweep(
     if columns is not None:
         question = replace(question, columns=known_columns(columns))
     _check_shards(shards, executor)
+    if out is not None:
+        from scalemodel.search.sweep_file import write_sweep
+
+        return write_sweep(question, out, threads, progress)
     if executor is None:
         return question.run_sweep(0, question.size, threads, progress)
     import pandas as pd

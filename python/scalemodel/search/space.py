@@ -165,7 +165,8 @@ class Space:
     redundant : sequence of str
         Knobs that take every value even where they change nothing.
     tiers : bool
-        Instead of `placement`: every axis chooses the inner or the outer network tier.
+        Instead of `placement`: every axis chooses the inner or the outer network tier. Choices that
+        mean the same order of the axes are one, unless `redundant` names `placement`.
 
     Raises
     ------
@@ -181,7 +182,7 @@ class Space:
     14
     """
 
-    __slots__ = ("exclude", "knobs", "redundant", "tiers", "where")
+    __slots__ = ("_hash", "exclude", "knobs", "redundant", "tiers", "where")
 
     knobs: tuple[tuple[str, tuple[object, ...]], ...]
     where: tuple[str, ...]
@@ -209,6 +210,8 @@ class Space:
         if not isinstance(tiers, bool):
             raise ScaleModelError(f"tiers={tiers!r}: must be True or False")
         self.tiers = tiers
+        # Each shard of a search asks for it several times.
+        self._hash = hash(self._identity())
         named = {*knobs, *self.redundant, *(name for row in self.exclude for name, _ in row)}
         for name in sorted(named):
             if name not in _FIELDS:
@@ -237,13 +240,14 @@ class Space:
         return isinstance(other, Space) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash(self._identity())
+        return self._hash
 
     def __getstate__(self) -> tuple[object, ...]:
         return self._identity()
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.knobs, self.where, self.exclude, self.redundant, self.tiers = state
+        self._hash = hash(state)  # of texts: another one in every process
 
     def __repr__(self) -> str:
         parts = [f"{name}={_shown(listed)!r}" for name, listed in self.knobs]
@@ -361,7 +365,7 @@ class Space:
                 {"recompute": "full", "regather": False},
                 {"recompute": "full", "offload_activations": True},
             ),
-            redundant=("sequence_parallel", "regather", "split_p2p"),
+            redundant=("placement", "sequence_parallel", "regather", "split_p2p"),
             tiers=True,
         )
 

@@ -7,6 +7,7 @@ written. What follows the last such chunk is cut off when the work goes on.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,7 +28,20 @@ from scalemodel.search.table_file import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_GROUP_ROWS = 250_000  # of a Parquet file, at least
+#: Of a group of a Parquet file, at least.
+_GROUP_ROWS = 60_000
+#: Memory holds a group whole, and the writer keeps a record of each until the end, of which it
+#: makes a copy for the footer. With its copy a record (97 KB where a row has 60 columns) takes as
+#: much as this number of rows of a group (320 bytes each).
+_RECORD_ROWS = 300
+
+
+def _group_rows(rows: int) -> int:
+    """Rows of a group, at least, with which a group and the records of all take least memory.
+
+    Both grow as the square root of the rows then.
+    """
+    return max(_GROUP_ROWS, math.isqrt(_RECORD_ROWS * rows))
 
 
 class Chunks:
@@ -116,16 +130,17 @@ class Chunks:
     def _to_parquet(self, draft: Path, metadata: Mapping[str, Any]) -> None:
         """Chunks together in row groups: what a writer keeps of each until the end is much."""
         arrow = load_pyarrow()
-        rows = ParquetRows(draft, metadata)
+        rows, least = ParquetRows(draft, metadata), _group_rows(self.rows)
         try:
             with arrow.OSFile(str(self._path)) as source:
                 together: list[Any] = []
                 while source.tell() < self._bytes:
                     together.append(arrow.ipc.open_stream(source).read_all())
-                    whole = sum(len(table) for table in together) >= _GROUP_ROWS
+                    whole = sum(len(table) for table in together) >= least
                     if whole or source.tell() >= self._bytes:
                         rows.write_table(arrow.concat_tables(together))
                         together.clear()
+                        arrow.default_memory_pool().release_unused()
         finally:
             rows.close()
 

@@ -197,7 +197,10 @@ def _in_steady_state(question: Question, candidate: Candidate) -> bool:
         fast = question.goal in ("tpot", "ttft")
         low = max(1, promise.cluster.accelerators // candidate.ranks) if fast else 1
         return carry_rate(candidate, low)
-    tokens = candidate.tokens or int(question.steps[0])
+    tokens = question.steps[0]
+    if candidate.tokens is not None:  # of an instance; engines limit the step of each of its ranks
+        ranks = candidate.layout.dp if engine_constants(promise.engine).limits_per_rank else 1
+        tokens = candidate.tokens / ranks
     best = question.search(
         per_octave=question.per_octave, top=1, limited=True, only=(candidate.layout, tokens)
     )[0]

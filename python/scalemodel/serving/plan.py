@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
 
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
@@ -16,8 +19,9 @@ from scalemodel.serving.energy import instance_power_w, price_usd_per_s
 from scalemodel.serving.pools import attention_ranks
 from scalemodel.serving.task import Inference
 
-#: A draft model with its format, and that of its cache, and its tensor ranks; or a draft layer.
-Drafts = tuple[Model, str, str, int] | Literal["layer"]
+#: Draft tokens of a sequence that a step verifies, and what proposes them: a draft model with its
+#: format, and that of its cache, and its tensor ranks; or a draft layer.
+Drafts = tuple[float, tuple[Model, str, str, int] | Literal["layer"]]
 
 #: Columns of a step by cause; they sum to ``step_time_s``.
 STEP_COLUMNS = tuple(
@@ -86,15 +90,17 @@ def drafts_of(task: Inference) -> Drafts | None:
     Examples
     --------
     >>> drafts_of(Inference(input_tokens=8, output_tokens=8, speculative_tokens=1))
-    'layer'
+    (1.0, 'layer')
     """
     if task.speculative_tokens == 0:
         return None
+    verified = _core.verified_drafts(task.mix)
     if task.draft_model is None:
-        return "layer"
+        return verified, "layer"
     given = task.draft_model
     model = given if isinstance(given, Model) else resolve.model(given)
-    return model, task.draft_precision or task.precision, task.kv_precision, task.draft_tp
+    precision = task.draft_precision or task.precision
+    return verified, (model, precision, task.kv_precision, task.draft_tp)
 
 
 def draft_for(model: Model, cluster: Cluster, engine: str, drafts: Drafts | None) -> _core.Draft:
@@ -112,9 +118,10 @@ def draft_for(model: Model, cluster: Cluster, engine: str, drafts: Drafts | None
     """
     if drafts is None:
         return _core.Draft()
-    if drafts == "layer":
-        return _core.Draft(layer=True)
-    own, precision, kv_precision, tp = drafts
+    verified, proposes = drafts
+    if proposes == "layer":
+        return _core.Draft(layer=True, verified=verified)
+    own, precision, kv_precision, tp = proposes
     vocabularies = own.shape.vocab, model.shape.vocab
     if vocabularies[0] != vocabularies[1]:
         raise ScaleModelError(
@@ -122,7 +129,7 @@ def draft_for(model: Model, cluster: Cluster, engine: str, drafts: Drafts | None
             f"{model.name} one of {vocabularies[1]}; a draft proposes tokens of the same"
         )
     kernels, _ = kernels_for(cluster, engine, own.shape, precision, kv_precision, images=False)
-    return _core.Draft(own.core, kernels, tp)
+    return _core.Draft(own.core, kernels, tp, verified)
 
 
 def started_engine(engine: str, task: Inference) -> _core.Engine:
@@ -183,11 +190,6 @@ def instance_of(
     `limits` are those of `ENGINE_LIMITS` that take the place of the engine's own;
     `expert_cluster` holds the experts where `cluster` does not.
     """
-    if model.shape.bidirectional:
-        raise ScaleModelError(
-            f"model={model.name!r}: its tokens see those behind them, so that it generates "
-            "nothing; `estimate` takes it with a task `BatchInference`"
-        )
     question = (
         model,
         cluster,
@@ -205,6 +207,8 @@ def instance_of(
     if not limits:
         return instance_for(*question, unlimited, images, drafts, expert_cluster)
     given: dict[str, Any] = dict(limits)
+    if "max_running_sequences" in given:
+        constants = constants.replace(max_drafting_sequences=0)  # of no limit that was asked for
     if constants.limits_per_rank:
         # Limits that are given are those of the instance; so is then the one that is not.
         own = {name: layout.dp * getattr(constants, name) for name in ENGINE_LIMITS}
@@ -336,7 +340,6 @@ class ServingPlan(ColumnAnswer):
             self.model,
             self.cluster,
             task,
-            self.layout,
             self.instance,
             state.concurrency,
             self.expert_cluster,
@@ -350,6 +353,38 @@ class ServingPlan(ColumnAnswer):
         if self.instance is None or self.state is None:
             raise ScaleModelError(f"step: the plan does not run ({self.verdict})")
         return self.instance.decode_step(self.step_mix, self.state.concurrency)
+
+    def at_rates(self, requests_per_s: Sequence[float]) -> pd.DataFrame:
+        """States of one replica at rates of requests that arrive at all of them together.
+
+        One call answers a whole sweep, several rates side by side: within 1e-12 of what
+        `serve(requests_per_s=)` says of each.
+
+        Parameters
+        ----------
+        requests_per_s : sequence of float, each >= 0
+
+        Returns
+        -------
+        DataFrame, one row per rate
+            Column arriving_per_s, then those of `SteadyState`.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=1000, output_tokens=100)
+        >>> table = sm.serve("llama3_8b", "dgx_h100", task, replicas=8).at_rates([8, 80, 8000])
+        >>> table.saturated.tolist()
+        [False, False, True]
+        """
+        if self.instance is None:
+            raise ScaleModelError(f"at_rates: the plan does not run ({self.verdict})")
+        try:
+            rates = np.asarray(requests_per_s, dtype=float)
+        except (TypeError, ValueError):
+            raise ScaleModelError(f"requests_per_s={requests_per_s!r}: must be numbers") from None
+        columns = self.instance.steady_states_at(self.task.mix, rates / self.replicas)
+        return pd.DataFrame({"arriving_per_s": rates, **columns})
 
     @property
     def step_mix(self) -> _core.RequestMix:

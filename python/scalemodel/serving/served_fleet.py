@@ -278,7 +278,6 @@ class ServedFleet(ServedStream):
             plan.model,
             plan.cluster,
             plan.task,
-            plan.layout,
             kept.instance,
             max(1.0, running),
             plan.expert_cluster,

@@ -152,10 +152,11 @@ def borrowed_by(
 def _widest(
     situation: ServingSituation, quantity: str, borrowed: tuple[str, ...], of: Known
 ) -> float:
-    """The widest factor of runs that differ in what is borrowed.
+    """The widest factor of runs that differ in what is borrowed, and are alike in all else.
 
     Rates and times all follow from the time of a step: where the engine is borrowed, an interval is
-    no narrower than that of another quantity.
+    no narrower than that of another quantity. Cells that hold runs of any kind or architecture
+    count only where none is told for what was asked: they are as wide as the worst of the others.
     """
     free = {text.split(" ", 1)[0] for text in borrowed}
     asked = {
@@ -163,18 +164,20 @@ def _widest(
         "kind": situation.kind,
         "architecture": situation.architecture,
     }
-    return max(
-        (
-            factor
-            for (measured, *key), factor in of.cells.items()
-            if (measured == quantity or "engine" in free)
-            and all(
-                name in free or value in (asked[name], "")
-                for name, value in zip(asked, key, strict=True)
-            )
-        ),
-        default=1.0,
-    )
+    found: dict[str, tuple[int, float]] = {}
+    for (measured, *key), factor in of.cells.items():
+        if measured != quantity and "engine" not in free:
+            continue
+        told = [
+            (cell, asked[name]) for name, cell in zip(asked, key, strict=True) if name not in free
+        ]
+        if any(cell not in (wanted, "") for cell, wanted in told):
+            continue
+        unlike = sum(cell == "" for cell, _ in told)
+        fewest, widest = found.get(measured, (unlike, factor))
+        if unlike <= fewest:
+            found[measured] = (unlike, max(widest, factor) if unlike == fewest else factor)
+    return max((factor for _, factor in found.values()), default=1.0)
 
 
 def half_width(situation: ServingSituation, quantity: str, of: Known | None = None) -> float | None:

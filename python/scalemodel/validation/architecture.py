@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.validation.labels import understood
 from scalemodel.validation.rows import Row, SkippedRowError
 
 ARCHITECTURE_COLUMNS = ("n_layers", "hidden", "n_heads", "ffn", "vocab")
@@ -142,15 +144,11 @@ def _conventions(row: Row, gated: bool | None) -> Family:
 
 def _catalogue_architecture(name: str) -> dict[str, Any] | None:
     """Architecture of a catalogue model, or None when the catalogue does not know the name."""
-    from scalemodel import catalog
-
-    for candidate in dict.fromkeys((name, re.sub(r"\s*\(.*\)\s*$", "", name))):
-        try:
-            table = catalog.load("models", catalog.find("models", candidate))["architecture"]
-        except (ScaleModelError, KeyError):
-            continue
-        return {key: value for key, value in table.items() if key != "source"}
-    return None
+    try:
+        table = catalog.load("models", understood("models", name)[0])["architecture"]
+    except (ScaleModelError, KeyError):
+        return None
+    return {key: value for key, value in table.items() if key != "source"}
 
 
 _SAME_PARAMETERS = 0.01  # relative; nominal sizes are farther off, exact counts are not

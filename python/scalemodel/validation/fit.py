@@ -83,6 +83,7 @@ def _measured_run(
         step_time_s,
         weight,
         predictor.constants(asked),
+        "host_launch_s" in dict(asked.facts),
     )
 
 

@@ -22,9 +22,8 @@ from scalemodel.serving.plan import instance_for, ranks_of
 from scalemodel.serving.task import CachePrecision, Inference, WeightPrecision
 from scalemodel.serving.uncertainty import ServingSituation, borrowed_by, interval_around
 from scalemodel.validation.labels import understood
-from scalemodel.validation.lengths import arrivals, drawn, varies
+from scalemodel.validation.lengths import arrivals, drawn, prompt_tokens, varies, with_images
 from scalemodel.validation.place import ClusterCache
-from scalemodel.validation.power import PROMPT_TOKENS
 from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 
 REQUIRED_COLUMNS = ("model", "gpu", "n_gpus", "isl", "osl", "precision")
@@ -225,12 +224,16 @@ def _positive(row: Row, column: str) -> float:
     return value
 
 
-def _engine_of(row: Row) -> str:
+def _engine_of(row: Row, notes: list[str]) -> str:
+    """Engine of a row; the default one where it names none or one that the catalogue lacks."""
     text = row.text("engine")
-    try:
-        return engine_for(text) if text else DEFAULT_ENGINE
-    except ScaleModelError:
-        return DEFAULT_ENGINE
+    if text:
+        try:
+            return engine_for(text)
+        except ScaleModelError:
+            notes.append(f"no constants of {text}")
+    notes.append(f"engine {DEFAULT_ENGINE} assumed")
+    return DEFAULT_ENGINE
 
 
 def _cache_format(
@@ -262,9 +265,7 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
     model, also = _model_of(row.text("model"))
     notes = [note for note in (read, also) if note]
     accelerators = row.required_count("num_gpus" if power else "n_gpus")
-    name = engine_name or _engine_of(row)
-    if not engine_name and not row.text("engine"):
-        notes.append(f"engine {name} assumed")
+    name = engine_name or _engine_of(row, notes)
     column = "weight_precision" if power else "precision"
     precision = format_of(row.text(column))
     if precision is None:
@@ -282,20 +283,18 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
         raise SkippedRowError("illegal:mesh")
     layout, replicas = _replicas(layout)
     if power:
-        given, output = row.number("isl"), _positive(row, "avg_output_len")
-        if given is None:
-            notes.append(f"prompts of {PROMPT_TOKENS:.0f} tokens assumed")
-        input_tokens = given or PROMPT_TOKENS
+        input_tokens, output = prompt_tokens(row, notes), _positive(row, "avg_output_len")
     else:
         input_tokens, output = _positive(row, "isl"), _positive(row, "osl")
+    task = Inference(
+        input_tokens=input_tokens, output_tokens=output, precision=precision, kv_precision=cache
+    )
     found = ServingQuestion(
         model,
         accelerator,
         name,
         layout,
-        Inference(
-            input_tokens=input_tokens, output_tokens=output, precision=precision, kv_precision=cache
-        ),
+        with_images(task, row, model, notes),
         node_accelerators=row.count("gpus_per_node") or 8,
         accelerators=accelerators,
         requests=row.count("num_requests") or _DEFAULT_REQUESTS,
@@ -371,6 +370,7 @@ class ServingPredictor:
             asked.layout,
             asked.engine,
             constants,
+            task.mix if task.images else None,
         )
 
     def _answer(self, asked: ServingQuestion, instance: _core.Instance) -> ServingPrediction:

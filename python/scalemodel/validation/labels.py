@@ -34,7 +34,7 @@ def _words(kind: str, text: str, *, released: bool = True) -> frozenset[str]:
     """Words and numbers of a label, ``8x7b`` in parts, without the harmless ones."""
     parts = _BETWEEN.split(text.lower())
     kept = [
-        part.removeprefix("v") if _RELEASE.fullmatch(part) else part
+        part.removeprefix("v") if kind == "models" and _RELEASE.fullmatch(part) else part
         for part in parts
         if part not in _HARMLESS[kind]
         and not (kind == "models" and _DATE.fullmatch(part))

@@ -11,10 +11,7 @@ from scalemodel.validation.rows import Row, SkippedRowError
 
 def _model(text: str) -> str:
     """The catalogue's name of a model, empty where it does not know it."""
-    try:
-        return catalog.find("models", text)
-    except ScaleModelError:
-        return ""
+    return catalog.find("models", text) if catalog.is_entry("models", text) else ""
 
 
 def filled(row: Row, method: str, notes: list[str]) -> Row:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from scalemodel import catalog
+from scalemodel import catalog, resolve
 from scalemodel.resolve.reader import Reader
+from scalemodel.serving.task import Inference
+from scalemodel.validation.power import PROMPT_TOKENS
+from scalemodel.validation.rows import Row, SkippedRowError
 
 # Benchmarks that make requests of one length ask for round numbers of tokens.
 _ROUND = (4, 10)
+#: Height and width in pixels of an image where a row does not say.
+_IMAGE_PIXELS = (1024, 1024)
 _DATA_SET = re.compile(
     r"share.?gpt|data.?set|mixed|chat|conversation|arena|cnn|dolly|alpaca|openorca|trace",
     re.IGNORECASE,
@@ -69,3 +75,51 @@ def arrivals(count: int, rate: float, random: np.random.Generator) -> npt.NDArra
     """
     times = np.cumsum(random.exponential(1.0, count))
     return np.asarray(times * (count / rate / times[-1]), dtype=np.float64)
+
+
+def prompt_tokens(row: Row, notes: list[str]) -> float:
+    """Tokens of a prompt; where a row does not say, those of a chat if it is one.
+
+    Raises
+    ------
+    SkippedRowError : the row is silent on prompts that may be of any length.
+
+    Examples
+    --------
+    >>> prompt_tokens(Row({"task": "lm-arena-chat"}), [])
+    400.0
+    """
+    given = row.number("isl")
+    if given:
+        return given
+    task = row.text("task").lower()
+    if "fim" in task or "video" in task:
+        # What stands around a gap in code, or the frames of a video, may be of any length.
+        raise SkippedRowError("missing:isl")
+    notes.append(f"prompts of {PROMPT_TOKENS:.0f} tokens assumed")
+    return PROMPT_TOKENS
+
+
+def with_images(task: Inference, row: Row, model: str, notes: list[str]) -> Inference:
+    """The same requests with the images they carry: one in a chat about images.
+
+    Examples
+    --------
+    >>> chat = Inference(input_tokens=400, output_tokens=500)
+    >>> seen = with_images(chat, Row({"task": "image-chat"}), "gemma3_12b", [])
+    >>> seen.images, seen.input_tokens
+    (1, 656)
+    """
+    sees = resolve.model(model)
+    if "image" not in row.text("task").lower() or sees.vision is None:
+        return task
+    height, width = _IMAGE_PIXELS
+    notes.append(f"one image of {height} x {width} assumed")
+    tokens = sees.image_tokens(height, width)
+    return replace(
+        task,
+        input_tokens=task.input_tokens + tokens,
+        images=1,
+        image_height=height,
+        image_width=width,
+    )

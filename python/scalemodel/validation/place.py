@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import parse_quantity, value_of
+from scalemodel.validation.labels import understood
 from scalemodel.validation.rows import Row, SkippedRowError
 
 # One direction of a x16 slot after line coding, by PCIe generation.
@@ -47,45 +49,73 @@ def accelerator_name(label: str, memory_gb: float | None) -> str:
     SkippedRowError
         The catalogue does not know the label.
     """
-    from scalemodel import catalog
-
     if memory_gb is not None and not re.search(r"\d\s*gi?b", label, re.IGNORECASE):
         try:
             return catalog.find("accelerators", f"{label}-{memory_gb:.0f}GB")
         except ScaleModelError:
             pass
     try:
-        return catalog.find("accelerators", label)
+        return understood("accelerators", label)[0]
     except ScaleModelError:
         raise SkippedRowError(f"unknown_accelerator:{label}") from None
 
 
-def _usual_nic_gbps(accelerator: str) -> int:
-    """Network rate of the usual server of an accelerator, Gbit/s each."""
+@catalog.kept(1)
+def _parts() -> Mapping[str, tuple[str, int, int]]:
+    """Parts that software takes for accelerators: by the whole its part, parts in it, in a node."""
+    entries = {name: catalog.load("accelerators", name) for name in catalog.names("accelerators")}
+    return {
+        part["accelerator"]: (name, part["count"]["value"], part["node"]["value"])
+        for name, entry in entries.items()
+        if (part := entry.get("part_of"))
+    }
+
+
+def _whole_of(accelerator: str) -> tuple[str, int]:
+    """The accelerator that one is a part of, and how many parts it has; itself and 1 of others."""
+    for whole, (part, count, _) in _parts().items():
+        if part == accelerator:
+            return whole, count
+    return accelerator, 1
+
+
+@catalog.kept(64)
+def _usual_fabric(accelerator: str) -> tuple[str, float]:
+    """Class of the network and Gbit/s of an accelerator, in the usual server of one.
+
+    Those that are let and not sold stand in one kind of server, which the catalogue has.
+    """
     for prefixes, rate in (
         (("a100", "a800"), 200),
         (("b300", "gb300"), 800),
         (("v100",), 100),
     ):
         if accelerator.startswith(prefixes):
-            return rate
-    if accelerator.startswith("tpu"):
-        pod = f"{accelerator}_pod"
-        entry = pod if pod in catalog.names("clusters") else "tpu_v4_pod"
-        cell = value_of(catalog.load("clusters", entry)["fabric"]["bandwidth"])
-        return round(8e-9 * parse_quantity(cell, "bytes_per_s", f"clusters/{entry}.toml"))
-    return 400
+            return "infiniband", rate
+    if not accelerator.startswith(("tpu", "trainium", "inferentia")):
+        return "infiniband", 400
+    whole, count = _whole_of(accelerator)
+    entries = {name: catalog.load("clusters", name) for name in catalog.names("clusters")}
+    named = (name for name, entry in entries.items() if entry["accelerator"] == whole)
+    name = next(named, "tpu_v4_pod")
+    fabric = entries[name]["fabric"]
+    where = f"clusters/{name}.toml"
+    whole_rate = 8e-9 * parse_quantity(value_of(fabric["bandwidth"]), "bytes_per_s", where)
+    return fabric["class"], whole_rate / count
 
 
-def _fabric(row: Row, accelerator: str, several_nodes: bool, notes: list[str]) -> dict[str, str]:
-    rate = row.number("nic_gbps_per_gpu")
-    if rate is None or rate <= 0:
-        rate = _usual_nic_gbps(accelerator)
+def _fabric(
+    row: Row, accelerator: str, parts: int, several_nodes: bool, notes: list[str]
+) -> dict[str, str]:
+    """Network of an accelerator; the row's rate is shared by ``parts`` of them."""
+    usual, usual_rate = _usual_fabric(accelerator)
+    rate = max(0.0, row.number("nic_gbps_per_gpu") or 0.0) / parts
+    if rate == 0:
+        rate = usual_rate
         if several_nodes:
-            notes.append(f"nic {rate} Gbit/s assumed")
+            notes.append(f"nic {rate:g} Gbit/s assumed")
     network = row.text("network").lower()
     named = (name for name, pattern in _FABRICS if re.search(pattern, network))
-    usual = "tpu_dcn" if accelerator.startswith("tpu") else "infiniband"
     return {"bandwidth": f"{rate:g} Gbit/s", "class": next(named, usual)}
 
 
@@ -153,6 +183,30 @@ class ClusterCache:
         return self._clusters[key]
 
 
+def _processes(row: Row) -> int:
+    """Accelerators that the degrees of a row multiply to; 0 where it gives no data-parallel one."""
+    tp, pp, cp = (row.count(name) or 1 for name in ("tp", "pp", "cp"))
+    return tp * pp * cp * (row.count("dp") or 0)
+
+
+def _counted(row: Row, accelerator: str, accelerators: int, notes: list[str]) -> tuple[str, int]:
+    """The accelerator that a row's numbers count, and how many.
+
+    Sources print an MI250X where they count its dies, and count Trainium devices where their
+    degrees of parallelism count cores.
+    """
+    if accelerator not in _parts():
+        return accelerator, accelerators
+    part, count, node = _parts()[accelerator]
+    if (row.count("gpus_per_node") or 0) >= node:
+        notes.append(f"gpus_per_node counts {part}")
+        return part, accelerators
+    if _processes(row) == count * accelerators:
+        notes.append(f"degrees count {part}")
+        return part, count * accelerators
+    return accelerator, accelerators
+
+
 def place(row: Row, notes: list[str]) -> Place:
     """Cluster of a row.
 
@@ -165,14 +219,15 @@ def place(row: Row, notes: list[str]) -> Place:
     if not label:
         raise SkippedRowError("missing:gpu")
     accelerators = row.required_count("n_gpus")
-    accelerator = accelerator_name(label, row.number("gpu_mem_GB"))
-    node = _node_accelerators(row, accelerators, notes)
+    whole = accelerator_name(label, row.number("gpu_mem_GB"))
+    accelerator, counted = _counted(row, whole, accelerators, notes)
+    node = _node_accelerators(row, accelerators, notes) * (counted // accelerators)
     return Place(
         accelerator=accelerator,
         node_accelerators=node,
         scale_up=frozen(_scale_up(row, node)),
-        fabric=frozen(_fabric(row, accelerator, accelerators > node, notes)),
-        accelerators=accelerators,
+        fabric=frozen(_fabric(row, accelerator, counted // accelerators, counted > node, notes)),
+        accelerators=counted,
     )
 
 

@@ -12,7 +12,7 @@ from scalemodel import catalog, resolve
 from scalemodel._core import Strategy
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate
-from scalemodel.estimator.evaluation import stack_of
+from scalemodel.estimator.evaluation import tables_by
 from scalemodel.estimator.uncertainty import Situation, Uncertainty, situation_of
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.stack_choice import (
@@ -146,8 +146,11 @@ class Predictor:
                 f"recompute {recompute}{f' of {layers} layers' if layers else ''} assumed: {why}"
             )
         step_time_s = _positive(estimate.step_time_s, "step_time")
+        tables = tables_by(
+            estimate.model, estimate.cluster, estimate.task, self._constants(question)
+        )
         memory_bytes = _positive(
-            _core.reported_memory_bytes(estimate.core, stack_of(estimate)), "memory"
+            tables.reported_memory_bytes(estimate.strategy, estimate.core), "memory"
         )
         return Prediction(
             step_time_s=step_time_s,
@@ -214,8 +217,6 @@ class Predictor:
     def _estimate(
         self, question: Question, precision: Precision, recompute: str, recompute_layers: int = 0
     ) -> Estimate:
-        from scalemodel.estimator.evaluation import tables_by
-
         task_of = Training if question.method == "pretrain" else FineTuning
         arguments = dict(question.task)
         if question.method != "pretrain":

@@ -12,16 +12,16 @@ Mean errors of the larger sizes in percent, without and with the measured size
 ===================  ========  ====  =======  ====
 constants            layout    runs  without  with
 ===================  ========  ====  =======  ====
-source never seen    the same  201   7.7      3.0
-source never seen    another   102   10.1     7.6
-no named stack       the same  201   14.4     4.3
-no named stack       another   102   15.2     11.6
-fitted to the runs   the same  201   4.7      3.3
-fitted to the runs   another   102   5.6      5.6
+source never seen    the same  201   7.3      3.0
+source never seen    another   102   9.9      7.3
+no named stack       the same  201   14.3     4.3
+no named stack       another   102   15.1     11.5
+fitted to the runs   the same  201   4.6      3.3
+fitted to the runs   another   102   5.5      5.6
 ===================  ========  ====  =======  ====
 
 *The same* layout: nothing but the number of replicas grows. From runs of one node it is 15 runs,
-4.9 without and 2.8 with. What does not improve: Aleph Alpha's runs (their larger ones reduce
+4.9 without and 2.7 with. What does not improve: Aleph Alpha's runs (their larger ones reduce
 gradients more slowly than the smaller say), and layouts that change where the constants were fitted
 to the runs already.
 """

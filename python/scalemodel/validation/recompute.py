@@ -1,28 +1,32 @@
 """Published pairs of training runs that differ in what is recomputed or offloaded.
 
 Rows of one ``group`` are one run with different modules; the first of a group that repeats the
-fewest is what the others are compared with.
+fewest is what the others are compared with. Batches and virtual stages that a row does not state
+are those of its group.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from scalemodel.validation.prediction import Predictor
 from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
-from scalemodel.validation.training import INPUT_COLUMNS, question
+from scalemodel.validation.training import INPUT_COLUMNS, Question, question
 
 OUTPUT_COLUMNS = (
     *("predicted_step_time_s", "predicted_memory_gb", "predicted_memory_change_gb"),
     *("predicted_memory_change_pct", "predicted_time_change_pct", "predicted_note", "skip_reason"),
 )
 REQUIRED_COLUMNS = ("model", "n_gpus", "recompute_modules", "group")
+#: What a run keeps from the one that it is a variant of.
+_KEPT_COLUMNS = ("micro_batch", "global_batch", "vpp")
 _INPUT_COLUMNS = (
     *("source", "date", "model", "task", "gpu", "n_gpus", "gpus_per_node", "precision", "seq_len"),
     *("micro_batch", "global_batch", "tp", "pp", "vpp", "dp", "ep", "cp"),
-    *("recompute_modules", "offload", "group", "framework", "other_flags"),
+    *("recompute_modules", "offload", "group", "framework", "other_flags", "memory_kind"),
 )
 #: What a source trained with where the row does not say, by a word of its name.
 _FRAMEWORKS = (("primus", "Primus (Megatron-LM)"), ("", "Megatron-Bridge main"))
@@ -93,11 +97,32 @@ def _replicas(row: Row) -> int:
     return max(1, ranks)
 
 
+def _variants(rows: list[Row]) -> Iterator[Row]:
+    """Rows that say what their group's first rows say where they are silent."""
+    stated: dict[tuple[str, str], str] = {}
+    for row in rows:
+        cells = {name: row.text(name) for name in _INPUT_COLUMNS}
+        for name in _KEPT_COLUMNS:
+            key = (cells["group"], name)
+            cells[name] = cells[name] or stated.get(key, "")
+            stated.setdefault(key, cells[name])
+        yield Row(cells)
+
+
+def _asked(row: Row, run: Row) -> Question:
+    """The question of a row; an estimate of what an accelerator needs is that of the fullest."""
+    asked = question(run)
+    if re.search(r"estimate|saving", row.text("memory_kind").lower()):
+        facts = dict(asked.facts) | {"memory_report": "allocated"}
+        asked = replace(asked, facts=tuple(sorted(facts.items())))
+    return asked
+
+
 def _step(row: Row, predictor: Predictor) -> _Step:
     if re.search(r"optimi[sz]er", row.text("offload").lower()):
         raise SkippedRowError("unsupported:offload")
     run, notes = _as_run(row)
-    answer = predictor.predict(question(run))
+    answer = predictor.predict(_asked(row, run))
     if answer.step_time_s is None or answer.memory_gb is None:
         raise SkippedRowError(answer.skip_reason)
     note = "; ".join((*notes, *filter(None, (answer.note,))))
@@ -119,7 +144,7 @@ def _beside(step: _Step, base: _Step) -> Prediction:
 def _predicted(rows: list[Row]) -> Iterator[Prediction]:
     predictor = Predictor()
     bases: dict[str, _Step] = {}
-    for row in rows:
+    for row in _variants(rows):
         try:
             step = _step(row, predictor)
         except SkippedRowError as skipped:

@@ -2,9 +2,11 @@
 
 A cell's factor is conformal: a quantile of |log(measured / predicted)| with a finite-sample
 correction. Rows of one source resemble each other, so that a factor which holds 80 % of the rows it
-is made of holds less of a new source's. Hence the logarithms of all factors are stretched alike:
-such that factors made without a source hold 80 % of that source's rows, in the mean of sources and
-not of rows, as the next run is of a new source and hardly of the longest table. The same with an
+is made of holds less of a new source's. Hence what counts is the source, and in it the stack, with
+its facts right or wrong: each pair weighs the same, however many rows it has, and the next run is
+of a pair of its own, one more draw beside those known (Lee, Barber, Willett, Distribution-free
+inference with hierarchical data, 2023). Few sources say little of how much a part of the runs
+differs from all of them: only what many sources ran has an interval of its own. The same with an
 accelerator, an architecture, a number format or the largest jobs left out tells how much wider an
 interval must be where an estimate extrapolates; it is never taken to be narrower.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,13 +27,15 @@ from scalemodel.validation.prediction import Prediction
 
 COVERAGE = 0.8
 LEAST_ROWS = 20
-#: Rows of fewer sources say little about the next one.
-LEAST_SOURCES = 4
+#: Of four sources the largest error would be the bound of the next, and of fewer none would.
+LEAST_SOURCES = 5
+#: Of fewer the bound of a part of the runs is close to its largest error, and chance tells it from
+#: the bound of all: left out, Hopper's of six sources held 98 % of rows, at twice the width.
+SOURCES_OF_A_PART = 8
 #: Rows and groups of a class of runs that were timed for another purpose than to train.
 LEAST_CLASS = 8, 3
-#: How a source, or a group of a class, counts by its rows in what intervals must hold: rows of a
-#: class are to be held, and rows of a long table say more of its source than one row of another.
-SOURCE_SHARE, CLASS_SHARE = 0.5, 1.0
+#: How a group of a class counts by its rows in what its interval must hold: rows are to be held.
+CLASS_SHARE = 1.0
 _LARGEST_SHARE = 0.2  # of the rows, taken as what lies beyond all others
 
 
@@ -44,10 +49,12 @@ class Residual(NamedTuple):
     log_ratio : float
         ln(measured / predicted).
     weight : float
-        Falls with the square root of the rows of the source and accelerator, as in the fit of the
-        constants, or of the group.
+        Of a run of a class: falls with the square root of the rows of its group. Others weigh as
+        one part of their source and stack.
     group : str
         Source and model.
+    stack : str
+        Catalogue name.
     """
 
     source: str
@@ -55,6 +62,7 @@ class Residual(NamedTuple):
     log_ratio: float
     weight: float
     group: str = ""
+    stack: str = ""
 
     @property
     def unit(self) -> str:
@@ -88,63 +96,91 @@ def unit_of(prediction: Prediction, source: str, group: str) -> str:
 def residuals_of(rows: Iterable[Measured]) -> list[Residual]:
     """Residuals of predicted rows; skipped ones have none."""
     kept = [
-        Residual(row.source, situation, math.log(row.measured_s / predicted_s), 1.0, row.group)
+        Residual(
+            row.source,
+            situation,
+            math.log(row.measured_s / predicted_s),
+            1.0,
+            row.group,
+            row.prediction.stack,
+        )
         for row in rows
         if (situation := row.prediction.situation) is not None
         and (predicted_s := row.prediction.step_time_s) is not None
     ]
-
-    def alike(item: Residual) -> tuple[str, str]:
-        return item.unit, "" if item.situation.evidence else item.situation.accelerator
-
-    counts = Counter(alike(item) for item in kept)
-    return [item._replace(weight=counts[alike(item)] ** -0.5) for item in kept]
+    counts = Counter(item.unit for item in kept)
+    return [item._replace(weight=counts[item.unit] ** -0.5) for item in kept]
 
 
 # ----------------------------------------------------------------------------------------- cells
-def _spreads(residuals: Iterable[Residual]) -> dict[CellKey, Cell]:
-    """Factors of the cells that enough rows of enough sources fall into, not stretched yet."""
+def _least(key: CellKey) -> tuple[int, int]:
+    """Rows and sources (of a class: groups) from which on a cell is made."""
+    if key.evidence:
+        return LEAST_CLASS
+    whole = key == CellKey(key.constants)
+    return LEAST_ROWS, LEAST_SOURCES if whole else SOURCES_OF_A_PART
+
+
+def _bound(key: CellKey, rows: Sequence[Residual]) -> float:
+    """What the next size of a residual does not exceed in the stated share of cases.
+
+    A class is of few groups, often of one source: its stretch tells what the next one is like.
+    """
+    sizes = [abs(item.log_ratio) for item in rows]
+    if key.evidence:
+        return float(_core.conformal_bound(sizes, [item.weight for item in rows], COVERAGE))
+    counts = Counter((item.source, item.stack) for item in rows)
+    weights = [1 / counts[item.source, item.stack] for item in rows]
+    return float(_core.conformal_bound(sizes, weights, COVERAGE, next_weight=1))
+
+
+def _members(residuals: Iterable[Residual]) -> dict[CellKey, list[Residual]]:
+    """Rows by the cells that they fall into."""
     members: dict[CellKey, list[Residual]] = defaultdict(list)
     for item in residuals:
         for key in keys_of(item.situation):
             if key.evidence == item.situation.evidence:
                 members[key].append(item)
-    cells = {}
-    for key, rows in members.items():
-        sources = len({item.unit for item in rows})
-        least_rows, least_sources = LEAST_CLASS if key.evidence else (LEAST_ROWS, LEAST_SOURCES)
-        if len(rows) < least_rows or sources < least_sources:
-            continue
-        sizes = [abs(item.log_ratio) for item in rows]
-        bound = _core.conformal_bound(sizes, [item.weight for item in rows], COVERAGE)
-        # The next source is one more draw beside `sources` of them, whose spread is known from as
-        # many: as wide as a prediction interval is over a spread. Of a class, the stretch tells it.
-        if not key.evidence:
-            bound *= math.sqrt((sources + 1) / (sources - 1))
-        if 0 < bound < math.inf:
-            cells[key] = Cell(math.exp(bound), len(rows), sources)
-    return cells
+    return members
+
+
+def _cell(key: CellKey, rows: Sequence[Residual]) -> Cell | None:
+    """The factor of a cell, of a class unstretched; None of too few rows or sources."""
+    least_rows, least_sources = _least(key)
+    if len(rows) < least_rows:
+        return None
+    sources = len({item.unit for item in rows})
+    if sources < least_sources:
+        return None
+    bound = _bound(key, rows)
+    return Cell(math.exp(bound), len(rows), sources) if 0 < bound < math.inf else None
+
+
+def _spreads(residuals: Iterable[Residual]) -> dict[CellKey, Cell]:
+    """Factors of the cells that enough rows of enough sources fall into."""
+    found = {key: _cell(key, rows) for key, rows in _members(residuals).items()}
+    return {key: cell for key, cell in found.items() if cell}
+
+
+def _cell_without(
+    members: Mapping[CellKey, Sequence[Residual]], unit: str, key: CellKey
+) -> Cell | None:
+    return _cell(key, [item for item in members.get(key, ()) if item.unit != unit])
 
 
 def _scores_by_unit(residuals: Sequence[Residual], part: Part) -> Iterator[list[float]]:
     """Sizes of residuals over the logarithm of their factor, made without the rows' unit."""
     marks = [part(item.situation) for item in residuals]
-    for unit in dict.fromkeys(item.unit for item in residuals):
-        held = [
-            item
-            for item, (_, scored) in zip(residuals, marks, strict=True)
-            if scored and item.unit == unit
-        ]
-        if not held:
-            continue
-        cells = _spreads(
-            item
-            for item, (usable, _) in zip(residuals, marks, strict=True)
-            if usable and item.unit != unit
-        )
+    usable = (item for item, (usable, _) in zip(residuals, marks, strict=True) if usable)
+    members = _members(usable)
+    held_of: dict[str, list[Residual]] = {item.unit: [] for item in residuals}
+    for item, (_, scored) in zip(residuals, marks, strict=True):
+        if scored:
+            held_of[item.unit].append(item)
+    for unit, held in held_of.items():
+        cell_of = cache(partial(_cell_without, members, unit))
         found = [
-            (item, next((cells[key] for key in keys_of(item.situation) if key in cells), None))
-            for item in held
+            (item, next(filter(None, map(cell_of, keys_of(item.situation))), None)) for item in held
         ]
         scores = [abs(item.log_ratio) / math.log(cell.factor) for item, cell in found if cell]
         if scores:
@@ -185,8 +221,8 @@ def _largest(residuals: Sequence[Residual], of: Callable[[Situation], float]) ->
     return [lambda situation: (of(situation) <= limit, of(situation) > limit)]
 
 
-def _widening(residuals: Sequence[Residual], usual: float) -> dict[str, list[list[float]]]:
-    """For each kind of extrapolation and each part left out, scores over the usual stretch."""
+def _widening(residuals: Sequence[Residual]) -> dict[str, list[list[float]]]:
+    """For each kind of extrapolation and each part left out, scores of its rows."""
     kinds = {
         "vendor": _each(residuals, lambda s: s.vendor),
         "architecture": _each(residuals, lambda s: s.architecture),
@@ -198,8 +234,7 @@ def _widening(residuals: Sequence[Residual], usual: float) -> dict[str, list[lis
         "parameters": _largest(residuals, lambda s: s.parameters),
     }
     scored = {
-        kind: [[score / usual for score in _scores(residuals, part)] for part in parts]
-        for kind, parts in kinds.items()
+        kind: [list(_scores(residuals, part)) for part in parts] for kind, parts in kinds.items()
     }
     return {
         kind: [part for part in parts if len(part) >= MACRO_ROWS] for kind, parts in scored.items()
@@ -269,22 +304,16 @@ def uncertainty_of(
     residuals = [item for item in residuals if not item.situation.strange]
     of_class = _class_stretches(residuals) if stretches is None else stretches
     for (constants, evidence), own in _classes(residuals).items():
-        stretch = (
-            of_class.get((constants, evidence))
-            if evidence
-            else _stretch(_scores_by_unit(own, _all), SOURCE_SHARE)
-        )
-        if stretch is None:  # too few sources: nothing is known about the next one
-            continue
+        stretch = of_class.get((constants, evidence), 1.0)
         for key, cell in _spreads(own).items():
             cells[key] = cell._replace(factor=cell.factor**stretch)
         if evidence:
             continue
-        for kind, parts in _widening(own, stretch).items():
+        for kind, parts in _widening(own).items():
             widening[kind] += parts
         strangers = strange.get((constants, ""), [])
         for part in _strange(strangers):
-            scores = [score / stretch for score in _scores([*own, *strangers], part)]
+            scores = list(_scores([*own, *strangers], part))
             if len(scores) >= MACRO_ROWS:
                 widening["constants"].append(scores)
     named = [item for item in residuals if item.situation.constants != "plain"]

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalemodel import resolve
+import scalemodel._core as _core
 from scalemodel.resolve import recipes
 from scalemodel.resolve.stack_choice import stack_for, unstated
-from scalemodel.resolve.stacks import eager_facts
 from scalemodel.resolve.tasks import Precision
 from scalemodel.validation.architecture import architecture
 from scalemodel.validation.fine_tuning import adapters, packed
 from scalemodel.validation.layout import filled
 from scalemodel.validation.place import frozen, place
-from scalemodel.validation.recomputation import named_modules, recomputation, stated
+from scalemodel.validation.recomputation import recomputation, stated
 from scalemodel.validation.rows import Row, SkippedRowError, states
 from scalemodel.validation.sharding_text import shard_degree, sharding_name
+from scalemodel.validation.stated_facts import facts
 
 # fmt: off
 INPUT_COLUMNS = (
@@ -123,24 +123,35 @@ def _is_megatron(row: Row) -> bool:
     return any(word in framework for word in ("megatron", "nemo")) or "(mlperf)" in task
 
 
-_SPLITTING_FRAMEWORKS = ("maxtext", "pax", "jax", "torchtitan")
+def _follows_megatron(row: Row) -> bool:
+    """Whether a run does as Megatron does where its row is silent: Neuron's examples do, too.
+
+    Their compiler fuses the softmax of scores (NEURON_FUSE_SOFTMAX), their optimizer shards its
+    states, their tensor parallelism splits by sequence: aws-neuron/neuronx-distributed,
+    examples/training/llama.
+    """
+    framework = row.text("framework").lower()
+    return _is_megatron(row) or any(word in framework for word in ("neuron", "nxd"))
+
+
+_SPLITTING_FRAMEWORKS = ("maxtext", "pax", "jax", "torchtitan", "nanotron")
 
 
 def _splits_residuals(row: Row) -> bool:
     """Whether the framework's tensor parallelism splits what lies between its regions, unasked.
 
-    Megatron by sequence, torchtitan too; MaxText and PaxML shard embeddings over the tensor axis,
-    which costs the same memory and traffic.
+    Megatron by sequence, torchtitan and nanotron too; MaxText and PaxML shard embeddings over the
+    tensor axis, which costs the same memory and traffic.
     """
     framework = row.text("framework").lower()
-    return _is_megatron(row) or any(word in framework for word in _SPLITTING_FRAMEWORKS)
+    return _follows_megatron(row) or any(word in framework for word in _SPLITTING_FRAMEWORKS)
 
 
 def _attention_kernel(row: Row) -> str:
     flags = row.text("other_flags").lower()
     kernel = re.search(r"kernel\s*=\s*([^;]+)", flags)
     text = (kernel.group(1) if kernel else row.text("flash_attn")).strip().lower()
-    slow = "fused_softmax" if _is_megatron(row) else "unfused"
+    slow = "fused_softmax" if _follows_megatron(row) else "unfused"
     if not text:
         year = row.number("year")
         return "stack" if year is None or year >= _BELIEVED_FLASH_SINCE else slow
@@ -170,7 +181,7 @@ def _sharding(row: Row, data_parallel: int, node: int, notes: list[str]) -> dict
     """Sharding and the ranks that share one copy (0: all data-parallel ranks)."""
     text = row.text("sharding").lower()
     if not text:
-        name = "zero1" if _is_megatron(row) else "zero3"
+        name = "zero1" if _follows_megatron(row) else "zero3"
         notes.append(f"sharding {name} assumed")
         return {"sharding": name, "shard_degree": 0}
     name, degree = sharding_name(text), shard_degree(text)
@@ -188,11 +199,16 @@ def _sharding(row: Row, data_parallel: int, node: int, notes: list[str]) -> dict
 
 
 def _overlap(row: Row) -> dict[str, bool]:
-    """Overlap switches that the row states; the stack decides the others."""
+    """Overlap switches that the row states; the stack decides the others.
+
+    Whatever it shards (metaseq: Megatron's layers, as Megatron-LM's own optimizer could not then),
+    FullyShardedDataParallel gathers ahead and reduces beside the backward pass.
+    """
     text = row.text("overlap").lower()
     data_parallel = ("overlap_grad_reduce", "overlap_param_gather")
     if not text or "default" in text:
-        return {}
+        fully = re.search(r"\bfsdp|fully[- ]?shard", row.text("sharding").lower())
+        return dict.fromkeys(data_parallel, True) if fully else {}
     if text in ("none", "no", "false"):
         return dict.fromkeys((*data_parallel, "overlap_tp"), False)
     if text.startswith("none for dp"):
@@ -274,7 +290,8 @@ def _strategy(
         raise SkippedRowError("illegal:mesh")
     chunks = _chunks(row, layers, pp, defaults, notes)
     stated = row.flag("seq_parallel")
-    sequence_parallel = tp > 1 and (_splits_residuals(row) if stated is None else stated)
+    usual = defaults.get("sequence_parallel", _splits_residuals(row))
+    sequence_parallel = tp > 1 and bool(usual if stated is None else stated)
     if stated is None and tp > 1:
         notes.append(f"sequence parallelism {'on' if sequence_parallel else 'off'} assumed")
     return {
@@ -345,46 +362,11 @@ def _followed(
     return choices, overlap
 
 
-#: Facts of a stack that the texts of a row may state: pattern, field, value, and whether a text
-#: that denies the pattern says the opposite: graphs need not be of full iterations.
-_STATED_FACTS: tuple[tuple[str, str, bool, bool], ...] = (
-    (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_dispatch", True, True),
-    (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_between", True, True),
-    (r"\ba2a_overlap\b", "overlap_ep_between", True, True),
-    (r"grouped[-_ ]?(gemm|mm|mlp)", "grouped_launch", True, True),
-    (r"\bdropless", "drops_tokens", False, True),
-    (r"token[-_ ]?drop", "drops_tokens", True, True),
-    (r"full[-_ ]iteration", "grouped_launch", True, False),
-    (r"(implementation: ?|cuda_graph_impl=)transformer_engine", "grouped_launch", False, False),
-    (r"(implementation: ?|cuda_graph_impl=)transformer_engine", "fused_experts", False, False),
-    (r"\bdeterministic\b", "deterministic", True, True),
-    (r"cuda[-_ ]?graph", "cuda_graphs", True, True),
-    (r"full[-_ ]iteration", "cuda_graphs", True, False),
-    (r"\bautocast\b", "autocast", True, True),
-    (r"\bfp8_dot_product_attention\b", "fp8_attention", True, True),
-    (r"\bdropout\s*=\s*0?\.0*[1-9]", "dropout", True, False),
-    (r"(?:fp|float)8[^;]*\brow[-_ ]?wise", "row_scales", True, True),
-)
-
-
-def _facts(row: Row, recipe: recipes.Recipe, stack: str) -> dict[str, object]:
-    """What the run says of its software, and what its recipe says where the run is silent.
-
-    A stack without fused activations is one that nothing compiles: it says itself what it costs.
-    """
-    facts = dict(recipe.stack)
-    eager = states(row.text("other_flags").lower(), r"\beager\b")
-    if eager and resolve.stack(stack).fused_activation:
-        facts |= eager_facts()
-    texts = (row.text("other_flags"), row.text("overlap"), row.text("precision"))
-    text = "; ".join(texts).lower()
-    if modules := named_modules(stated(row)):
-        facts["selective_modules"] = modules
-    for pattern, field, value, reversible in _STATED_FACTS:
-        said = states(text, pattern)
-        if said or (said is False and reversible):
-            facts[field] = value == said
-    return facts
+def _imbalance(recipe: recipes.Recipe, model: Mapping[str, Any], ranks: int) -> float:
+    """Load of the busiest of the ranks of experts over the mean, as far as the recipe tells."""
+    if recipe.expert_spread and ranks > 1:
+        return _core.rank_imbalance(recipe.expert_spread, model["experts"], ranks)
+    return recipe.imbalance
 
 
 def _evidence(row: Row, one_node: bool) -> str:
@@ -443,8 +425,8 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         "attention": kernel,
         "gradient_precision": _gradient_precision(row),
     }
-    if recipe.imbalance > 1:
-        task["imbalance"] = recipe.imbalance
+    if (imbalance := _imbalance(recipe, model, strategy["ep"])) > 1:
+        task["imbalance"] = imbalance
     if method != "pretrain":
         packed(row, task, strategy, recipe, notes)
     if recipe.context and strategy["cp"] > 1:
@@ -454,6 +436,8 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         task["optimizer"] = "muon"
     if re.search(r"\bexp_avg_dtype\s*=\s*(bfloat16|bf16|fp16)\b", flags):
         task["moment_bytes"] = 2
+    elif recipe.moment_bytes:
+        task["moment_bytes"] = recipe.moment_bytes
     if re.search(r"\b(rms|norm) kernel", flags):
         task["fused_norm"] = True
     elif re.search(r"\beager\b", flags):
@@ -475,6 +459,6 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         recomputations=recomputations,
         notes=tuple(notes),
         spare_recomputations=tuple(r for r in left_open if r not in recomputations),
-        facts=frozen(_facts(row, recipe, stack)),
+        facts=frozen(facts(row, recipe, stack)),
         evidence=_evidence(row, where.accelerators <= node) or recipe.evidence,
     )

@@ -33,3 +33,14 @@ TEST_CASE("a memo's value may ask for others of it") {
   CHECK(sum_to(sum_to, 500) == 500 * 501 / 2);
   CHECK(memo.of(key_of<1>(100), [] { return -1.0; }) == 100 * 101 / 2);
 }
+
+TEST_CASE("a memo that was cleared makes its values anew") {
+  Memo<double, 1> memo;
+  for (const double offset : {0.0, 1e6}) {
+    for (int n = 0; n < 300; ++n) {
+      CHECK(memo.of(key_of<1>(n), [&] { return offset + n; }) == offset + n);
+      CHECK(memo.of(key_of<1>(n), [] { return -1.0; }) == offset + n);
+    }
+    memo.clear();
+  }
+}

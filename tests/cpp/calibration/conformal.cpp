@@ -72,6 +72,22 @@ TEST_CASE("a whole weight counts like as many equal values") {
   CHECK(conformal_bound(values, ones(8), 0.6) == 6);
 }
 
+TEST_CASE("of groups it matters what they hold, not how often") {
+  // Group a of 1 to 4, b of 5 and 6: two halves, beside which the next group is a third.
+  const std::vector<double> once{1, 2, 3, 4, 5, 6};
+  const std::vector<double> weights{0.25, 0.25, 0.25, 0.25, 0.5, 0.5};
+  const std::vector<double> twice{1, 1, 2, 2, 3, 3, 4, 4, 5, 6};
+  std::vector<double> halved(8, 0.125);
+  halved.insert(halved.end(), {0.5, 0.5});
+  for (const double coverage : {0.1, 0.25, 0.4, 0.5, 0.6}) {
+    const double bound = conformal_bound(once, weights, coverage, 1);
+    CHECK(bound == conformal_bound(twice, halved, coverage, 1));
+    CHECK(bound >= conformal_bound(once, weights, coverage));  // a value is less than a group
+  }
+  CHECK(conformal_bound(once, weights, 0.5, 1) == 5);  // 1.5 of 2 + 1
+  CHECK(std::isinf(conformal_bound(once, weights, 0.7, 1)));
+}
+
 TEST_CASE("more coverage never lowers the bound, and a bound is a value that was seen") {
   std::vector<double> values;
   for (int i = 0; i < 60; ++i) values.push_back(std::sin(1.0 * i));

@@ -110,6 +110,40 @@ TEST_CASE("by hand: what a gated layer keeps of a token") {
         Approx(1024 * token + 32.0 * 1024 * 2048 * (2 + 2)));
 }
 
+TEST_CASE("by hand: what a gated layer keeps of a token in FP8, and beside frozen weights") {
+  const double h = 4096, f = 11008, sums = 4 * 32;
+  Stack stack = testing::plain_sum_stack();
+  stack.attention = AttentionKernel::flash2;
+  Task task = testing::training(64, 2048);
+  const auto saved = [&] {
+    const Strategy s = testing::degrees(1);
+    const Tables tables = tables_of(testing::dense_7b_shape(), s, stack, task);
+    const LayerCost& layer = cell_of(tables, s).layers[0];
+    return layer.saved[static_cast<std::size_t>(Recompute::none)].base() / 2048;
+  };
+  // Norms and attention keep 16 bits of what they read, attention of what it writes too; linear
+  // layers keep 8 of all that they read, a copy of attention's output among it.
+  task.precision = Precision::fp8;
+  const double linear = 2 * h + h + f;
+  CHECK(saved() == Approx(4 * h + 6 * h + 2 * h + sums + 4 * f + linear));
+  stack.fp8_attention = true;
+  CHECK(saved() == Approx(4 * h + 3 * h + h + sums + 4 * f + linear));
+  stack.fp8_attention = false;
+  // No gradient of a frozen weight asks for its input. Adapters keep 16 bits of it, which attention
+  // has of its output already.
+  task.method = Method::lora;
+  for (const Precision precision : {Precision::bf16, Precision::fp8}) {
+    task.precision = precision;
+    const double frozen = 4 * h + 6 * h + 2 * h + sums + 4 * f;
+    task.lora_targets = LoraTargets::qkv;
+    CHECK(saved() == Approx(frozen + 2 * h));
+    task.lora_targets = LoraTargets::attention;
+    CHECK(saved() == Approx(frozen + 2 * h));
+    task.lora_targets = LoraTargets::all;
+    CHECK(saved() == Approx(frozen + 4 * h + 2 * f));
+  }
+}
+
 TEST_CASE("by hand: of four chunks under their own products the first is exposed") {
   Strategy s = testing::degrees(2);
   s.overlap_tp = TensorOverlap::pipelined;

@@ -192,6 +192,41 @@ TEST_CASE("hidden and exposed communication add up to the same whole") {
   CHECK(about_equal(covered.backward.tp + covered.backward.hidden, open.backward.tp));
 }
 
+TEST_CASE("a ring exchange cuts the GEMMs that it feeds into a piece per rank") {
+  const auto with = [](TensorOverlap overlap, int tp, Seconds launch, bool split = true) {
+    Case c;
+    c.strategy = testing::degrees(tp);
+    c.strategy.sequence_parallel = split;
+    c.strategy.overlap_tp = overlap;
+    c.stack.host_launch = launch;
+    return layer_of(c);
+  };
+  for (const int tp : {2, 4, 8}) {
+    CAPTURE(tp);
+    const LayerCost whole = with(TensorOverlap::off, tp, Seconds{});
+    const LayerCost pieces = with(TensorOverlap::ring, tp, Seconds{});
+    CHECK(pieces.forward.compute >= whole.forward.compute);
+    CHECK(pieces.backward.compute >= whole.backward.compute);
+    CHECK(pieces.weight_gradient == whole.weight_gradient);
+    // A CPU that launches slowly is all there is: of four GEMMs all have pieces forward, the two
+    // behind attention and activation back, and each but the first is three launches.
+    const Seconds launch = 1 * unit::s;
+    const LayerCost few = with(TensorOverlap::off, tp, launch);
+    const LayerCost many = with(TensorOverlap::ring, tp, launch);
+    CHECK(about_equal(many.forward.compute - few.forward.compute, 4 * 3 * (tp - 1) * launch));
+    CHECK(about_equal(many.backward.compute - few.backward.compute, 2 * 3 * (tp - 1) * launch));
+  }
+  // Many ranks leave pieces too small for the accelerator.
+  const auto slowdown = [&](int tp) {
+    return with(TensorOverlap::ring, tp, Seconds{}).forward.compute /
+           with(TensorOverlap::off, tp, Seconds{}).forward.compute;
+  };
+  CHECK(slowdown(2) < slowdown(8));
+  // Without a split sequence sums are all-reduced, and nothing arrives rank by rank.
+  CHECK(with(TensorOverlap::ring, 8, Seconds{}, false).forward.compute ==
+        with(TensorOverlap::off, 8, Seconds{}, false).forward.compute);
+}
+
 TEST_CASE("context parallelism of one is no context parallelism") {
   Case c;
   c.strategy = testing::degrees(2);

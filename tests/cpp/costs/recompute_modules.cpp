@@ -75,5 +75,33 @@ TEST_CASE("a dense block repeats its exchange among tensor ranks") {
   CHECK(block.exposed_tp > none.exposed_tp);
 }
 
+TEST_CASE("a region that runs again costs the CPU a call, a norm inside a linear layer none") {
+  Stack stack = testing::reference_stack();
+  stack.host_launch = 1 * unit::ms;  // nothing but the CPU matters
+  DecoderShape shape = testing::dense_7b_shape();
+  Strategy s;
+  s.recompute = Recompute::selective;
+  const auto time = [&](std::string_view names, double operations) {
+    stack.module_operations = operations;
+    stack.selective_modules = set_of(names);
+    return estimate(shape, testing::reference_cluster(8), testing::training(64, 2048), s, stack)
+        .step_time;
+  };
+  // Modules that cost next to nothing themselves.
+  const auto calls = [&](std::string_view names) { return time(names, 1e-9) - time(names, 0); };
+  const Seconds one = calls("core_attn");
+  CHECK(one > Seconds{});
+  CHECK(testing::about_equal(calls("core_attn+mlp"), 2 * one, 1e-6));
+  CHECK(calls("layernorm") < 1e-6 * one);
+  shape = testing::experts_8x7b_shape();  // experts have a norm of their own
+  CHECK(testing::about_equal(calls("layernorm"), calls("core_attn"), 1e-6));
+  CHECK(testing::about_equal(calls("moe"), calls("moe_act"), 1e-6));  // whole or in part
+  shape = testing::dense_7b_shape();
+  s.recompute = Recompute::full;
+  CHECK(testing::about_equal(calls("stack"), one, 1e-6));
+  stack.cuda_graphs = true;
+  CHECK(calls("stack") == Seconds{});
+}
+
 }  // namespace
 }  // namespace scalemodel

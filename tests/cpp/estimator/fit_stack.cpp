@@ -84,6 +84,28 @@ TEST_CASE("a run keeps the facts that it has of its own") {
   }
 }
 
+TEST_CASE("a run that launches at a pace of its own says nothing of the fitted one") {
+  Stack planted = testing::reference_stack();
+  planted.host_launch = Seconds{4e-6};
+  Stack slow = planted;
+  slow.host_launch = Seconds{90e-6};
+  std::vector<MeasuredRun> runs = runs_of(planted);
+  const std::size_t quick = runs.size();
+  for (MeasuredRun run : runs_of(slow)) {
+    run.facts = slow;
+    run.own_launch = true;
+    runs.push_back(run);
+  }
+  const StackFit fit = fit_stack(testing::reference_stack(), runs);
+  const StackFit alone = fit_stack(testing::reference_stack(),
+                                   {runs.begin(), runs.begin() + static_cast<long>(quick)});
+  CHECK(fit.stack.host_launch / alone.stack.host_launch == Approx(1).epsilon(0.05));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    CAPTURE(i);
+    CHECK(fit.predicted[i] / runs[i].step_time == Approx(1).epsilon(0.01));
+  }
+}
+
 TEST_CASE("the fewer the runs, the closer a pulled fit stays to where it starts") {
   Stack planted = testing::reference_stack();
   planted.gemm_efficiency = 0.7;

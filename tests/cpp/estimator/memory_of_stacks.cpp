@@ -16,6 +16,13 @@ Estimate of_70b(const Strategy& s, const Stack& stack) {
                   testing::training(64, static_cast<int>(kSequence)), s, stack);
 }
 
+Bytes reported_of_70b(const Strategy& s, const Stack& stack, const Estimate& e) {
+  Tables tables(make_decoder(testing::grouped_70b_shape()), testing::reference_cluster(64),
+                testing::training(64, static_cast<int>(kSequence)), stack);
+  tables.tabulate(s);
+  return reported_memory(tables, s, e);
+}
+
 TEST_CASE("an unfused loss holds its bytes per logit, a gathering head those of all ranks") {
   Stack stack = testing::reference_stack();
   stack.loss_per_logit = Bytes{18};
@@ -75,6 +82,108 @@ TEST_CASE("experts of one shape share an unread gradient") {
     return temporary(true) - temporary(false);
   };
   CHECK(about_equal(extra(1), extra(8), 1e-12));
+}
+
+/// A stack whose updates copy, and a task with 16-bit gradients.
+struct CopyingUpdate {
+  Stack stack = testing::reference_stack();
+  Task task = testing::training(64, static_cast<int>(kSequence));
+
+  CopyingUpdate() {
+    stack.update_copies_gradients = true;
+    task.gradient_precision = GradientPrecision::bf16;
+  }
+  Estimate of(const DecoderShape& shape, const Strategy& s) const {
+    return estimate(shape, testing::reference_cluster(64), task, s, stack);
+  }
+};
+
+TEST_CASE("a step is as full as its fuller moment: its passes, or the update with its copies") {
+  const DecoderShape shape = testing::grouped_70b_shape();
+  int of_passes = 0, of_update = 0;
+  for (const Sharding sharding : {Sharding::ddp, Sharding::zero1}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      for (const int tp : {1, 8}) {
+        Strategy s = degrees(tp);
+        s.sharding = sharding;
+        s.recompute = recompute;
+        CopyingUpdate update;
+        const Estimate with = update.of(shape, s);
+        update.stack.update_copies_gradients = false;
+        const Estimate without = update.of(shape, s);
+        const Bytes states =
+            without.memory_weights + without.memory_gradients + without.memory_optimizer;
+        const Bytes copies = without.memory_optimizer / 12 * 4;  // of master weight and moments
+        const Bytes updating = states + copies;
+        CHECK(about_equal(with.memory_allocated, max(without.memory_allocated, updating)));
+        CHECK(about_equal(with.memory_allocated,
+                          with.memory_weights + with.memory_gradients + with.memory_optimizer +
+                              with.memory_activations + with.memory_logits + with.memory_temporary +
+                              with.memory_communication));
+        CHECK((with.memory_activations == Bytes{}) == (updating > without.memory_allocated));
+        ++(updating > without.memory_allocated ? of_update : of_passes);
+      }
+    }
+  }
+  CHECK(of_passes > 0);
+  CHECK(of_update > 0);
+}
+
+TEST_CASE("gradients in FP32, and states in host memory, are not copied for the update") {
+  Strategy s = degrees(8);
+  s.recompute = Recompute::full;
+  CopyingUpdate update;
+  const DecoderShape shape = testing::grouped_70b_shape();
+  s.offload_optimizer = true;
+  const Estimate copied = update.of(shape, s);
+  update.stack.update_copies_gradients = false;
+  CHECK(copied == update.of(shape, s));
+  s.offload_optimizer = false;
+  update.task.gradient_precision = GradientPrecision::fp32;
+  const Estimate wide = update.of(shape, s);
+  update.stack.update_copies_gradients = true;
+  CHECK(wide == update.of(shape, s));
+}
+
+TEST_CASE("narrow moments are copied for dense parameters and for experts in turn") {
+  const DecoderShape shape = testing::experts_8x7b_shape();
+  Strategy s = degrees(1);
+  s.sharding = Sharding::ddp;
+  s.recompute = Recompute::full;
+  CopyingUpdate update;
+  update.task.moment_bytes = 2;
+  update.stack.update_copies_gradients = false;
+  const Estimate without = update.of(shape, s);
+  update.stack.update_copies_moments = true;
+  const Estimate with = update.of(shape, s);
+  const Model model = make_decoder(shape);
+  const LayerKind& kind = model.kinds[0];
+  const double experts = shape.layers * kind.expert_parameters;
+  CHECK((with.memory_optimizer - without.memory_optimizer).base() == Approx(2 * 4 * experts));
+  CHECK(with.optimizer > without.optimizer);
+}
+
+TEST_CASE("master weights as remainders spare what 16-bit weights hold") {
+  Stack stack = testing::reference_stack();
+  const Bytes whole = of_70b(degrees(8), stack).memory_optimizer;
+  stack.master_remainders = true;
+  CHECK(about_equal(of_70b(degrees(8), stack).memory_optimizer, whole / 12 * 10));
+}
+
+TEST_CASE("narrow weights alone: layers in one byte, embedding and head in two") {
+  Stack stack = testing::reference_stack();
+  stack.narrow_weights = true;
+  Task task = testing::training(64, static_cast<int>(kSequence));
+  task.precision = Precision::fp8;
+  const Estimate e = estimate(testing::grouped_70b_shape(), testing::reference_cluster(64), task,
+                              degrees(8), stack);
+  const double parameters = make_decoder(testing::grouped_70b_shape()).parameters();
+  const double ends = 2 * kVocab * kHidden;
+  CHECK(e.memory_weights.base() == Approx((parameters + ends) / 8).epsilon(2e-4));  // whole norms
+  task.precision = Precision::bf16;
+  CHECK(estimate(testing::grouped_70b_shape(), testing::reference_cluster(64), task, degrees(8),
+                 stack) ==
+        estimate(testing::grouped_70b_shape(), testing::reference_cluster(64), task, degrees(8)));
 }
 
 TEST_CASE("gradients in two formats: the narrow ones are never shared out") {
@@ -147,15 +256,38 @@ TEST_CASE("what a log calls memory: allocated, with fragments, with everything o
   Stack stack = testing::reference_stack();
   stack.fragmentation_fraction = 0.1;
   stack.reserve = 3 * unit::GiB;
-  const Estimate e = of_70b(degrees(8, 4), stack);
+  const Strategy s = degrees(8, 4);
+  const Estimate e = of_70b(s, stack);
   const auto reported = [&](MemoryReport report) {
     stack.memory_report = report;
-    return reported_memory(e, stack);
+    return reported_of_70b(s, stack, e);
   };
   CHECK(reported(MemoryReport::allocated) == e.memory_allocated);
   CHECK(reported(MemoryReport::device) == e.memory);
   CHECK(about_equal(reported(MemoryReport::reserved) + stack.reserve, e.memory));
   CHECK(reported(MemoryReport::reserved) > e.memory_allocated);
+}
+
+TEST_CASE("a log of the last rank tells of the stage with the fewest micro-batches in flight") {
+  Stack stack = testing::reference_stack();
+  stack.memory_report = MemoryReport::last_stage;
+  Strategy s = degrees(8, 4);
+  s.schedule = Schedule::interleaved;
+  const auto interleaved = [&](int chunks) {
+    s.vpp = chunks;
+    return of_70b(s, stack);
+  };
+  const auto less = [&](int chunks) {
+    const Estimate e = interleaved(chunks);
+    CHECK(e.fullest_stage == 0);
+    return e.memory_allocated - reported_of_70b(s, stack, e);
+  };
+  CHECK(less(10) > Bytes{});
+  // Of its chunks the first stage has 2 (pp - 1) + (v - 1) pp + 1 in flight and the last one the
+  // first term less: with twice as many chunks 43/10 and not 23/5 stages, and 6/10 and not 6/5
+  // more.
+  const Bytes fewer = interleaved(5).memory_activations - interleaved(10).memory_activations;
+  CHECK(about_equal(less(5) - less(10), 2 * fewer));
 }
 
 }  // namespace

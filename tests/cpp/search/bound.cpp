@@ -83,7 +83,7 @@ TEST_CASE("no strategy of a group beats the group's lower bound") {
 TEST_CASE("groups bounded one after the other are bounded as alone, and roughly no closer") {
   Random random(25);
   GroupBounds bounds;
-  int checked = 0, near = 0;
+  int checked = 0, near = 0, closer = 0;
   for (Question& q : all_questions()) {
     for (int i = 0; i < 100; ++i) {
       const Strategy point = random_strategy(random);
@@ -104,7 +104,7 @@ TEST_CASE("groups bounded one after the other are bounded as alone, and roughly 
           const Estimate rough = bounds.rough();
           INFO(q.name);
           for (const PipelineBound pipeline :
-               {PipelineBound::critical_paths, PipelineBound::busiest_stage}) {
+               {PipelineBound::critical_paths, PipelineBound::one_stage}) {
             const Estimate close = bounds.close(pipeline, Asked::all);
             Estimate alone =
                 lower_bound(q.tables, leader, d, *at.cell, *at.stages, freedom, pipeline);
@@ -115,16 +115,19 @@ TEST_CASE("groups bounded one after the other are bounded as alone, and roughly 
             CHECK(rough.energy <= (1 + 1e-12) * close.energy);
             CHECK(rough.memory <= (1 + 1e-12) * close.memory);
             CHECK(rough.mfu_fraction >= (1 - 1e-12) * close.mfu_fraction);
-            if (pipeline != PipelineBound::busiest_stage) continue;
-            ++checked;
-            if (rough.step_time / close.step_time > 0.999) ++near;
           }
+          // The passes of the busiest stage, and often what others take before and after them.
+          const Estimate busiest = bounds.close(PipelineBound::busiest_stage, Asked::all);
+          ++checked;
+          if (rough.step_time / busiest.step_time > 0.999) ++near;
+          if (rough.step_time / busiest.step_time > 1.001) ++closer;
         }
       }
     }
   }
   CHECK(checked > 1000);
   CHECK(near > checked / 2);
+  CHECK(closer > checked / 10);
 }
 
 TEST_CASE("strategies evaluated after their siblings are estimated as alone") {

@@ -112,6 +112,30 @@ TEST_CASE("long tables, which are filtered first, agree with the definition") {
   }
 }
 
+TEST_CASE("fronts of four agree with the definition where one value is far from all others") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr int kRows = 800;
+  for (const double far : {1.0, 1e300, std::numeric_limits<double>::max(), kInfinity}) {
+    for (const double thickness : {0.0, 0.05}) {
+      CAPTURE(far);
+      CAPTURE(thickness);
+      Numbers numbers(3);
+      Table table(4, std::vector<double>(kRows));
+      for (std::size_t i = 0; i < kRows; ++i) {  // few third and fourth values cover others
+        table[0][i] = static_cast<double>(i);
+        table[2][i] = numbers.below(kRows);
+        table[3][i] = thickness * numbers.below(kRows) - table[2][i];
+      }
+      table[2][0] = far;
+      table[2][1] = -far;
+      table[3][2] = kInfinity;
+      CHECK(front_of(table) == by_definition(table));
+      std::ranges::fill(table[2], far);
+      CHECK(front_of(table) == by_definition(table));
+    }
+  }
+}
+
 TEST_CASE("nothing that stays is dominated, and all that goes is, after many passes of filtering") {
   for (const std::size_t objectives : {2U, 3U, 4U}) {
     CAPTURE(objectives);

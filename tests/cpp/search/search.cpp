@@ -90,7 +90,8 @@ TEST_CASE("hits are ordered, keep the constraints and mean different strategies"
   Tables tables(make_decoder(gpt3_shape()), reference_cluster(64), training(64, 2048),
                 reference_stack());
   Space wide = training_space();
-  wide.tiers = true;  // several rows of the same meaning
+  wide.tiers = true;
+  wide.redundant = 1U << field_index(&Strategy::placement);  // several rows of the same meaning
   const Enumeration space(wide, tables.model(), tables.cluster(), tables.task());
   SearchOptions options = options_of({{"tokens_per_s", 1}});
   options.constraints.push_back({find_column("power_w"), Comparison::greater, 1, nullptr});

@@ -5,8 +5,9 @@
 #include "scalemodel/estimator/group_bounds.hpp"
 #include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/search/placed_runs.hpp"
+#include "scalemodel/search/point_bounds.hpp"
 #include "scalemodel/search/search.hpp"
-#include "scalemodel/search/spare_tables.hpp"
+#include "scalemodel/search/workspace.hpp"
 #include "search/set_values.hpp"
 #include "support.hpp"
 
@@ -24,34 +25,35 @@ Space placed_space() {
   set<&Strategy::overlap_tp, OrDefault<TensorOverlap>>(s, {{}, TensorOverlap::off});
   set<&Strategy::sharding>(s, {Sharding::ddp, Sharding::zero2, Sharding::zero3});
   set<&Strategy::recompute>(s, {Recompute::none, Recompute::full});
-  s.tiers = true;
+  set<&Strategy::placement>(s, {0, 1, 2, 3, 5, 12, 18, 20});  // orders of the axes
   return s;
 }
 
 TEST_CASE("runs of groups whose placements mean the same have the same bounds") {
-  PlacedTwins twins;
   int equal = 0, others = 0;
   for (Question& q : all_questions(64)) {
+    PlacedTwins placed;
     Tables& tables = q.tables;
     const Enumeration space(placed_space(), tables.model(), tables.cluster(), tables.task());
     const auto bound_of = [&](const Point& point, const Options& options, std::uint32_t group,
                               PipelineBound pipeline) {
       const OptionGroup& bounded = options.groups[group];
-      const Strategy leader = joined(point.degrees, options.rows[bounded.begin]);
+      const Strategy leader = joined(point.degrees, bounded.leader);
       const Degrees d = resolve_degrees(leader, tables.cluster(), tables.task());
       const Tabulated at = tables.tabulate(leader, d);
-      return lower_bound(tables, leader, d, *at.cell, *at.stages, bounded.freedom, pipeline);
+      return lower_bound(tables, leader, d, *at.cell, *at.stages, options.freedom(bounded),
+                         pipeline);
     };
-    for (std::size_t number = 0; number < space.points().size(); number += 7) {
+    for (std::size_t number = 0; number < space.points().size(); ++number) {
       const Point& point = space.points()[number];
       const Options& options = space.options(point);
-      twins.start(tables, point, options);
+      const TwinRuns& twins = placed.of(tables, space, point);
       std::uint32_t end = 0;
       for (std::uint32_t run = 0; run < options.runs.size(); ++run) {
         const PlacedRun& own = options.runs[run];
         CHECK(own.begin == end);
         end = own.end;
-        const PlacedRun& first = options.runs[twins.first_like(run)];
+        const PlacedRun& first = options.runs[twins.first[run]];
         ++(&first == &own ? others : equal);
         if (&first == &own) continue;
         CHECK(first.kind == own.kind);
@@ -69,6 +71,86 @@ TEST_CASE("runs of groups whose placements mean the same have the same bounds") 
   }
   CHECK(equal > 200);
   CHECK(others > 200);
+}
+
+TEST_CASE("a run of groups is bounded by no more than any of them") {
+  Space wide = placed_space();
+  set<&Strategy::recompute>(wide, {Recompute::selective, Recompute::full, Recompute::none});
+  set<&Strategy::split_p2p>(wide, {false, true});
+  set<&Strategy::offload_weights>(wide, {false, true});
+  set<&Strategy::offload_activations>(wide, {false, true});
+  SearchOptions options;
+  options.objective.terms.push_back({find_column("tokens_per_s"), 1});
+  int closer = 0;
+  for (Question& q : all_questions(64)) {
+    const Enumeration space(wide, q.tables.model(), q.tables.cluster(), q.tables.task());
+    SearchWorker worker(q.tables, options);
+    INFO(q.name);
+    for (const Point& point : space.points()) {
+      const Options& all = space.options(point);
+      PointBounds bounds(worker, point, all, options);
+      for (const PlacedRun& run : all.runs) {
+        const double of_run = bounds.rough(run);
+        for (std::uint32_t group = run.begin; group < run.end; ++group) {
+          const double of_group = bounds.rough(all.groups[group]);
+          CHECK(of_run <= of_group);
+          closer += of_run < of_group ? 1 : 0;
+        }
+      }
+    }
+  }
+  CHECK(closer > 200);
+}
+
+TEST_CASE("of what scores at most a limit a search finds the same as without it") {
+  for (Question& q : all_questions(64)) {
+    const Enumeration space(placed_space(), q.tables.model(), q.tables.cluster(), q.tables.task());
+    SearchOptions options;
+    options.objective.terms.push_back({find_column("tokens_per_s"), 1});
+    options.top = 40;
+    const auto run = [&] { return search(q.tables, space, {0, space.size()}, options, {}); };
+    const std::vector<Candidate> every = run().candidates;
+    INFO(q.name);
+    for (const std::size_t place : {every.size() / 4, every.size() / 2, every.size() - 1}) {
+      options.beyond = every[place].score;
+      const std::vector<Candidate> found = run().candidates;
+      REQUIRE(found.size() > place);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        CHECK(found[i].row == every[i].row);
+        CHECK(found[i].score == every[i].score);
+      }
+    }
+  }
+}
+
+TEST_CASE("rows whose placements mean the same are answered as if each were evaluated") {
+  for (Question& q : all_questions(64)) {
+    Space wide = placed_space();
+    set<&Strategy::sharding>(wide,
+                             {Sharding::ddp, Sharding::zero1, Sharding::zero3, Sharding::hsdp});
+    set<&Strategy::offload_optimizer>(wide, {false, true});
+    const Enumeration space(wide, q.tables.model(), q.tables.cluster(), q.tables.task());
+    SearchOptions options;
+    options.objective.terms.push_back({find_column("tokens_per_s"), 1});
+    options.top = 200;
+    INFO(q.name);
+    // Cut anywhere, a range holds some twins in part and some without the first of them.
+    for (const std::uint64_t cut : {space.size() / 3, space.size() / 2 + 1}) {
+      for (const RowRange rows : {RowRange{0, cut}, RowRange{cut, space.size()}}) {
+        options.prune = false;
+        const SearchResult every = search(q.tables, space, rows, options, {});
+        options.prune = true;
+        const SearchResult found = search(q.tables, space, rows, options, {});
+        CHECK(found.counts.evaluated + found.counts.pruned == rows.size());
+        REQUIRE(found.candidates.size() == every.candidates.size());
+        for (std::size_t i = 0; i < found.candidates.size(); ++i) {
+          CHECK(found.candidates[i].row == every.candidates[i].row);
+          CHECK(found.candidates[i].score == every.candidates[i].score);
+          CHECK(found.candidates[i].estimate == every.candidates[i].estimate);
+        }
+      }
+    }
+  }
 }
 
 SearchOptions fastest(bool prune) {
@@ -89,9 +171,9 @@ TEST_CASE("a search finds the cells of the last one of its question, and the sam
       // Other tables of the same question know nothing of what the first have filled.
       const Tables apart(q.tables.model(), q.tables.cluster(), q.tables.task(), q.tables.stack());
       const SearchResult cold = run(apart);
-      const Tables filled = *BorrowedTables(apart);
+      const Tables filled = BorrowedWorkspace(apart)->tables;
       CHECK(filled.cells() > 0);
-      CHECK((*BorrowedTables(q.tables)).cells() == 0);
+      CHECK(BorrowedWorkspace(q.tables)->tables.cells() == 0);
       const SearchResult warm = run(apart);
       REQUIRE(cold.candidates.size() == warm.candidates.size());
       CHECK(cold.counts.evaluated == warm.counts.evaluated);

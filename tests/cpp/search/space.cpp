@@ -2,7 +2,10 @@
 
 #include <map>
 #include <set>
+#include <string>
 
+#include "scalemodel/base/error.hpp"
+#include "scalemodel/search/options.hpp"
 #include "search/set_values.hpp"
 #include "support.hpp"
 
@@ -91,6 +94,9 @@ TEST_CASE("a space holds what counting by hand finds") {
   s.redundant = 1U << field_index(&Strategy::sequence_parallel);
   CHECK(size(s) == 2 * (1 + 2 + 3 + 4));
   s.tiers = true;
+  // Where both dp and tp have several ranks, one of them may come first.
+  CHECK(size(s) == 2 * (1 + 2 * 2 + 2 * 3 + 4));
+  s.redundant |= 1U << field_index(&Strategy::placement);
   // dp or tp or both have more than one rank: 2 tiers per axis.
   CHECK(size(s) == 2 * (2 * 1 + 4 * 2 + 4 * 3 + 2 * 4));
 }
@@ -125,6 +131,62 @@ TEST_CASE("a space takes every switch of a strategy, whether or not the search k
       CHECK(rows.size() == 2);
     }
   });
+}
+
+TEST_CASE("a space that memory does not hold is refused with what is too large") {
+  constexpr std::uint64_t most = std::uint64_t{1} << 23;
+  CHECK_NOTHROW(require_listable(most));
+  const std::string said =
+      "space: 8388609 combinations or more, of at most 8388608, of knobs "
+      "beside the degrees, sharding, offload and overlaps of gradients and "
+      "parameters: give fewer values";
+  CHECK_THROWS_WITH_AS(require_listable(most + 1), said.c_str(), MalformedQuestion);
+}
+
+TEST_CASE("rows are cut between points where one begins near enough") {
+  const Tables tables(make_decoder(gpt3_shape()), reference_cluster(16), training(16, 2048),
+                      reference_stack());
+  const Enumeration space(wide_space(), tables.model(), tables.cluster(), tables.task());
+  std::vector<std::uint64_t> begins{space.size()};
+  for (const Point& point : space.points()) begins.push_back(point.first_row);
+  int between = 0, others = 0;
+  for (std::uint64_t row = 0; row < space.size(); row += 1 + space.size() / 1000) {
+    for (const std::uint64_t most : {std::uint64_t{0}, std::uint64_t{10}, space.size()}) {
+      const auto distance = [&](std::uint64_t begin) {
+        return std::max(begin, row) - std::min(begin, row);
+      };
+      const std::uint64_t nearest = distance(*std::ranges::min_element(begins, {}, distance));
+      const std::uint64_t cut = space.cut_near(row, most);
+      if (nearest > most) {
+        CHECK(cut == row);
+        ++others;
+      } else {
+        CHECK(std::ranges::find(begins, cut) != begins.end());
+        CHECK(distance(cut) == nearest);
+        ++between;
+      }
+    }
+  }
+  CHECK(between > 100);
+  CHECK(others > 100);
+}
+
+TEST_CASE("parts of a space hold every row once and are of nearly equal size") {
+  const Tables tables(make_decoder(gpt3_shape()), reference_cluster(16), training(16, 2048),
+                      reference_stack());
+  const Enumeration space(wide_space(), tables.model(), tables.cluster(), tables.task());
+  for (const std::uint64_t count :
+       {std::uint64_t{1}, std::uint64_t{7}, space.size() / 3, space.size(), 2 * space.size() + 1}) {
+    const std::vector<std::uint64_t> starts = space.parts(count);
+    REQUIRE(starts.size() == count + 1);
+    CHECK(starts.front() == 0);
+    CHECK(starts.back() == space.size());
+    const std::uint64_t most = space.size() / count / 4;
+    for (std::uint64_t i = 1; i < count; ++i) {
+      CHECK(starts[i - 1] <= starts[i]);
+      CHECK(starts[i] == space.cut_near(space.size() * i / count, most));
+    }
+  }
 }
 
 TEST_CASE("relations compare products of degrees and sizes") {

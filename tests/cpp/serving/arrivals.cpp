@@ -1,6 +1,10 @@
+#include <cmath>
+#include <vector>
+
 #include "scalemodel/serving/batches.hpp"
 #include "scalemodel/serving/demand.hpp"
 #include "scalemodel/serving/prompt_steps.hpp"
+#include "scalemodel/serving/states_at_rates.hpp"
 #include "serving/serving_support.hpp"
 
 namespace scalemodel::testing {
@@ -188,6 +192,70 @@ TEST_CASE("a finer rate never finds fewer inside") {
         CHECK(now.concurrency > last.concurrency);
         CHECK(now.ttft > 0.995 * last.ttft);
         last = now;
+      }
+    }
+  }
+}
+
+TEST_CASE("states of one instance are the same at any rate, whichever were asked before") {
+  for (const bool adaptive : {false, true}) {
+    for (const std::uint16_t pp : {1, 2}) {
+      RequestMix mix{1200, 150, 0, 2, 0.7};
+      mix.adaptive_drafts = adaptive;
+      const Instance one(grouped_70b_shape(), 8, reference_engine(), {4, 1, pp, 1, 1}, mix);
+      const StatesAtRates states(one.times, one.capacity, mix);
+      const double most =
+          steady_state(one.times, one.capacity, mix, one.capacity.max_running_sequences)
+              .requests_per_s;
+      for (const double load : {0.9, 0.1, 1.2, 0.0, 0.5, 0.99, 0.5}) {
+        const SteadyState alone = steady_state_at(one.times, one.capacity, mix, load * most);
+        CHECK(states.at(load * most) == alone);
+        CHECK(alone.saturated == (load > 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("states at many rates are those at each, within 1e-12") {
+  const auto close = [](auto found, auto expected) {
+    const auto apart = max(found - expected, expected - found);
+    return apart <= 1e-12 * expected;
+  };
+  // Four at a time and a rest, saturated and idle ones among them.
+  std::vector<double> loads{1e-9, 0, 1.2, 0.999};
+  for (double load = 0.013; load < 1.05; load += 0.0271) loads.push_back(load);
+  for (const bool mixes : {true, false}) {
+    for (const bool chunks : {true, false}) {
+      for (const double input : {60.0, 1200.0, 9000.0}) {
+        for (const int slots : {3, 40, 1024}) {
+          for (const std::uint16_t pp : {1, 2}) {
+            Engine engine = reference_engine();
+            engine.mixed_batches = mixes;
+            engine.chunked_prefill = chunks;
+            engine.max_running_sequences = slots;
+            const RequestMix mix{input, 150, 0, 0, 0};
+            const Instance one(grouped_70b_shape(), 8, engine, {4, 1, pp, 1, 1}, mix);
+            const StatesAtRates states(one.times, one.capacity, mix);
+            const double most = steady_state(one.times, one.capacity, mix, slots).requests_per_s;
+            std::vector<double> rates;
+            for (const double load : loads) rates.push_back(load * most);
+            std::vector<SteadyState> found(rates.size());
+            states.at(rates, found);
+            for (std::size_t i = 0; i < rates.size(); ++i) {
+              CAPTURE(loads[i]);
+              const SteadyState each = states.at(rates[i]);
+              CHECK(found[i].saturated == each.saturated);
+              CHECK(found[i].requests_per_s == each.requests_per_s);
+              CHECK(found[i].utilisation == each.utilisation);
+              CHECK(close(found[i].concurrency, each.concurrency));
+              CHECK(close(found[i].step, each.step));
+              CHECK(close(found[i].tpot, each.tpot));
+              CHECK(close(found[i].ttft, each.ttft));
+              CHECK(close(found[i].prefill, each.prefill));
+              CHECK(std::abs(found[i].prompt_fraction - each.prompt_fraction) <= 1e-12);
+            }
+          }
+        }
       }
     }
   }

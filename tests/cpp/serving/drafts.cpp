@@ -178,6 +178,63 @@ TEST_CASE("a draft model takes a pass of its own for every token, and one for pr
   CHECK(check_draft({}, layout, cluster) == Reason::ok);
 }
 
+TEST_CASE("without graphs a draft model is as fast as the CPU launches its layers") {
+  const DecoderShape shape = dense_7b_shape();
+  const double layers = make_decoder(shape).layers();
+  const StepWork work = Demand(drafted(4, 0)).work(16), plain = Demand(drafted(0, 0)).work(16);
+  const auto step = [&](Seconds host, const StepWork& of) {
+    Engine engine = reference_engine();
+    engine.draft_layer_host = host;
+    return StepTimes(make_decoder(shape), reference_cluster(8), engine, reference_kernels(),
+                     {2, 1, 1, 1, 1}, 1, 0, draft_of(shape, 2))
+        .of(of);
+  };
+  const StepTime graphs = step({}, work);
+  CHECK(step(0.001 * unit::us, work) == graphs);
+  CHECK(step(1 * unit::ms, work).draft.base() ==
+        Approx((4 * layers * unit::ms).base()).epsilon(1e-12));
+  CHECK((step(1 * unit::ms, work).total - graphs.total).base() ==
+        Approx((4 * layers * unit::ms - graphs.draft).base()).epsilon(1e-12));
+  CHECK(step(1 * unit::ms, plain) == step({}, plain));
+}
+
+TEST_CASE("passes that are prepared one by one wait for the CPU between them") {
+  for (const Seconds host : {10 * unit::us, 100 * unit::ms}) {
+    Engine engine = reference_engine();
+    engine.step_host = host;
+    const Instance at_once(dense_7b_shape(), 8, engine, {}, drafted(2, 0.7));
+    engine.phased_drafts = true;
+    const Instance phased(dense_7b_shape(), 8, engine, {}, drafted(2, 0.7));
+    const StepWork work = Demand(drafted(2, 0.7)).work(8), plain = Demand(drafted(0, 0)).work(8);
+    CHECK(phased.times.of(plain) == at_once.times.of(plain));
+    const StepTime step = at_once.times.of(work);
+    // What is accepted has to be known; verification is prepared while drafts are made.
+    const Seconds longer = phased.times.of(work).total - step.total;
+    CHECK(longer.base() == Approx((host + max(Seconds{}, host - step.draft)).base()).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("verified drafts take logits, and a limit of their own holds where there are drafts") {
+  const Model model = make_decoder(dense_7b_shape());
+  Engine engine = reference_engine();
+  engine.max_running_sequences = 256;
+  engine.max_batched_tokens = 8192;
+  const auto capacity = [&](double verified, bool layer = true) {
+    return cache_capacity(model, reference_cluster(8), engine, reference_kernels(), {}, {1000, 200},
+                          {layer, nullptr, verified});
+  };
+  const double logits = 256.0 * model.vocab * (kElement + kLogitBytes);
+  CHECK((capacity(3).activations - capacity(0).activations).base() == Approx(3 * logits));
+  // No more tokens are sampled than a step has.
+  CHECK((capacity(1000).activations - capacity(0).activations).base() == Approx(31 * logits));
+  CHECK(capacity(3).blocks < capacity(0).blocks);
+  CHECK(capacity(3).step_sequences == 256);
+  engine.max_drafting_sequences = 48;
+  CHECK(capacity(3).step_sequences == 48);
+  CHECK(capacity(3).max_running_sequences <= 48);
+  CHECK(capacity(0, false).step_sequences == 256);
+}
+
 TEST_CASE("a draft has weights and a cache of its own") {
   const Model model = make_decoder(dense_7b_shape()), small = make_decoder(one_layer());
   const Engine engine = reference_engine();

@@ -76,12 +76,14 @@ Both any_pipeline(testing::Random& random) {
   if (dualpipe) shape.chunks[last].embedding = shape.chunks[last - 1].head = true;
   shape.transfers_block = random.flip();
   shape.transfers_serial = shape.transfers_block && random.flip();
+  shape.tower = random.below(4) == 0;
 
   const double overlap_efficiency = random.between(0.1, 1);
   const bool gather_hides = random.flip(), reduce_hides = random.flip();
   PipelineTimes& times = both.times;
   times.parts[0] = any_part(random, 1, overlap_efficiency);
-  times.parts[kEmbeddingPart] = any_part(random, random.between(0.01, 0.3), overlap_efficiency);
+  times.parts[kEmbeddingPart] =
+      any_part(random, random.between(0.01, shape.tower ? 30 : 0.3), overlap_efficiency);
   times.parts[kHeadPart] = any_part(random, random.between(0.1, 2), overlap_efficiency);
   for (const std::size_t part : {std::size_t{0}, kEmbeddingPart, kHeadPart}) {
     const double size = part == 0 ? 1 : random.between(0.1, 4);

@@ -207,6 +207,22 @@ TEST_CASE("neighbouring stages send to each other, the last one to the first in 
   CHECK(last.at(0) == 24);
 }
 
+TEST_CASE("what goes back through a pipeline goes to the stage before") {
+  StrategyLayout layout;
+  layout.degrees.dp = 8;
+  layout.degrees.pp = 4;
+  StageMessage message = message_of(Communicator::pp, std::nullopt, 1 * unit::MB, 2, 2);
+  message.stage = 2;
+  message.back = true;
+  const StrategyFlows all = strategy_flows(layout, std::vector{message});
+  CHECK(all.flows.size() == 8 * 2);
+  for (std::size_t f = 0; f < all.flows.size(); ++f) {
+    const std::int32_t lower = std::min(all.flows.source[f], all.flows.destination[f]);
+    CHECK(lower / 8 == 1);
+    CHECK(std::max(all.flows.source[f], all.flows.destination[f]) == lower + 8);
+  }
+}
+
 TEST_CASE("messages within a domain have no flows") {
   StrategyLayout layout;
   layout.degrees.tp = 8;

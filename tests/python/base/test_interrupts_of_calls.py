@@ -109,6 +109,13 @@ CALLS = {
         SPACE, "[sm.search('llama3_405b', cluster, task, space, top=k) for k in range(1000, 1020)]"
     ),
     "sweep": Long(SPACE, "sm.sweep('llama3_405b', cluster, task, space, columns=['step_time_s'])"),
+    "sweep_to_csv": Long(
+        SPACE, "sm.sweep('llama3_405b', cluster, task, space, out='/dev/shm/interrupted.csv')"
+    ),
+    "sweep_to_parquet": Long(
+        SPACE,
+        "sm.sweep('llama3_405b', cluster, task, space, out='/dev/shm/interrupted.parquet')",
+    ),
     "size": Long(SPACE, "wide.size('llama3_405b', cluster, task)"),
     "codesign": Long(
         SPACE,
@@ -122,6 +129,7 @@ CALLS = {
     "route_few_sizes": Long(
         RINGS, "[sm.route(fabric, jobs, effort=1e5, seed=k) for k in range(999)]"
     ),
+    "route_exactly": Long(RINGS, "sm.route(fabric, jobs, policy='milp')"),
     "simulate_network": Long(RINGS, "sm.simulate_network(fabric, jobs, epochs=100_000)"),
     "simulate_controlled": Long(
         RINGS, "sm.simulate_network(fabric, jobs, epochs=20_000, reoptimise_every_s=0.1)"

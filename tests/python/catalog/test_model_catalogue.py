@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.catalog import find, is_entry, normalised
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,10 +36,6 @@ REQUIRED = {
 }  # fmt: skip
 
 each_entry = pytest.mark.parametrize("name", ENTRIES)
-
-
-def normalised(name: str) -> str:
-    return re.sub(r"[ \-_.]", "", name.lower())
 
 
 def test_the_catalogue_is_wide() -> None:
@@ -136,4 +134,44 @@ def test_the_shape_is_consistent(name: str) -> None:
 )
 def test_usual_ways_of_writing_are_understood(written: str, name: str) -> None:
     entry = ENTRIES[name]
-    assert normalised(written) in {normalised(alias) for alias in (name, *entry["aliases"])}
+    texts = (name, entry["title"], *entry["aliases"])
+    assert normalised(written) in map(normalised, texts)
+
+
+def test_an_id_of_the_hub_means_one_model_without_its_owner() -> None:
+    owner: dict[str, str] = {}
+    named = {normalised(name) for name in ENTRIES}  # these win: MPT as it was benchmarked
+    for name, entry in ENTRIES.items():
+        for alias in entry["aliases"]:
+            if re.fullmatch(r"[\w.\-]+/[\w.\-]+", alias):
+                key = normalised(alias.split("/")[1])
+                assert owner.setdefault(key, name) == name, f"{alias} of {name}, {owner[key]}"
+                assert key in named or find("models", alias.split("/")[1]) == name
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("gemma-2-9b-it", "gemma2_9b"),
+        ("google/gemma-2-9b-it", "gemma2_9b"),
+        ("Llama-3.1-8B-Instruct", "llama3_1_8b"),
+        ("Qwen3-32B Thinking", "qwen3_32b"),
+        ("Llama 2 70B Chat HF", "llama2_70b"),
+        ("T5-base", "t5_base"),  # a size of its own, no tuning of a model T5
+    ],
+)
+def test_words_of_tuning_are_understood(written: str, name: str) -> None:
+    assert find("models", written) == name
+    assert is_entry("models", written)
+
+
+@pytest.mark.parametrize("written", ["Instruct", "a100 chat", "llama3_8b-instructed", "-it"])
+def test_words_of_tuning_alone_mean_no_model(written: str) -> None:
+    assert not is_entry("models", written)
+    with pytest.raises(ScaleModelError, match="unknown"):
+        find("models", written)
+
+
+def test_words_of_tuning_are_of_models_alone() -> None:
+    assert is_entry("accelerators", "H100 SXM")
+    assert not is_entry("accelerators", "H100 SXM Instruct")

@@ -23,4 +23,5 @@ def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> i
     """Rows that are handed on at once."""
     monkeypatch.setattr(searches, "CHUNK_ROWS", request.param)
     monkeypatch.setattr(table_draft, "_GROUP_ROWS", request.param)
+    monkeypatch.setattr(table_draft, "_RECORD_ROWS", 0)
     return int(request.param)

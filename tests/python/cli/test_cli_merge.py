@@ -17,6 +17,7 @@ from command_line import (
     assert_same_rows,
     best,
     read_rows,
+    shard_rows,
     swept,
 )
 from scalemodel.search import ranking_file
@@ -122,13 +123,13 @@ def test_shards_that_are_missing_or_doubled_are_named(run: Any, tmp_path: Path, 
     pytest.importorskip("pyarrow")
     a, b, c = write_shards(run, tmp_path, kind, 3)
     out = tmp_path / f"out.{kind}"
-    size = SPACE.size(*asked())
+    (_, first), (_, second), (_, size) = shard_rows(3)
     ran = run("merge", a, c, "--out", out)
     assert ran.code == 2
-    assert f"rows {size // 3:,} to {2 * size // 3 - 1:,} are missing" in ran.err
+    assert f"rows {first:,} to {second - 1:,} are missing" in ran.err
     ran = run("merge", b, c, "--out", out)
     assert ran.code == 2
-    assert f"rows 0 to {size // 3 - 1:,} are missing" in ran.err
+    assert f"rows 0 to {first - 1:,} are missing" in ran.err
     ran = run("merge", a, b, c, b, "--out", out)
     assert ran.code == 2
     assert "both hold rows" in ran.err

@@ -26,6 +26,7 @@ from command_line import (
     assert_same_rows,
     best,
     read_rows,
+    shard_rows,
     swept,
 )
 from scalemodel import cli
@@ -179,7 +180,7 @@ def test_counting_evaluates_nothing(
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("evaluated")
 
-    monkeypatch.setattr(_core, "search", fail)
+    monkeypatch.setattr(_core, "Searcher", fail)
     monkeypatch.setattr(_core, "sweep", fail)
     size = SPACE.size(*asked())
     assert run(command, *QUESTION, *SMALL, "--count").out == f"{size}\n"
@@ -368,7 +369,7 @@ def test_what_was_written_is_summed_up(run: Any, tmp_path: Path, chunks: int) ->
     assert document["best"]["tokens_per_s"] == frame[frame.verdict == "ok"].tokens_per_s.max()
     table = run("sweep", *QUESTION, *SMALL, "--out", path, "--csv").rows
     assert {row["verdict"]: int(row["rows"]) for row in table} == counts
-    third = len(frame) // 3
+    _, third = shard_rows(3)[0]
     shown = run("sweep", *QUESTION, *SMALL, "--out", path, "--shard", "1/3").out
     assert f"part: rows 0 to {third - 1:,} of {len(frame):,}" in shown
 
@@ -384,7 +385,7 @@ def test_parquet_says_what_it_holds(run: Any, tmp_path: Path, chunks: int) -> No
     assert metadata["version"] == sm.__version__
     assert metadata["question_text"].startswith("llama3_8b · 8 × h100_sxm_80")
     assert metadata["space_rows"] == size
-    assert metadata["rows"] == [[size // 3, 2 * size // 3]]
+    assert metadata["rows"] == [list(shard_rows(3)[1])]
     assert groups == -(-rows // chunks)
     question = ranking_file.question_from(metadata["question"])
     assert (question.space, question.task) == (SPACE, asked()[2])
@@ -395,6 +396,7 @@ def test_chunks_of_a_sweep_come_together_in_row_groups(
 ) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(searches, "CHUNK_ROWS", 37)
+    monkeypatch.setattr(table_draft, "_RECORD_ROWS", 0)
     tables = []
     for least, chunks in ((1, 1), (38, 2), (100, 3), (10**6, 10**6)):
         monkeypatch.setattr(table_draft, "_GROUP_ROWS", least)
@@ -404,6 +406,27 @@ def test_chunks_of_a_sweep_come_together_in_row_groups(
             assert file.num_row_groups == -(-file.metadata.num_rows // (37 * chunks))
             tables.append(file.read())
     assert all(table == tables[0] for table in tables)
+
+
+def test_row_groups_grow_as_the_root_of_the_rows(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group and the records of all groups, in rows of a group, take least memory together."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(searches, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(table_draft, "_GROUP_ROWS", 1)
+    path, record_rows = tmp_path / "rows.parquet", 4
+    monkeypatch.setattr(table_draft, "_RECORD_ROWS", record_rows)
+    run("sweep", *QUESTION, *SMALL, "--out", path, "--columns", "verdict")
+    with parquet.ParquetFile(path) as file:
+        rows, groups = file.metadata.num_rows, file.num_row_groups
+        group = file.metadata.row_group(0).num_rows
+    assert groups == -(-rows // group)
+
+    def held(group: float) -> float:
+        return group + record_rows * rows / group
+
+    assert held(group) <= min(held(group / 1.5), held(1.5 * group))
 
 
 def test_a_sweep_holds_one_chunk_at_a_time(

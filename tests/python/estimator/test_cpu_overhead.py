@@ -14,7 +14,7 @@ def step_s(
     model: str = "qwen3_8b",
     cluster: str = "dgx_h100",
     lengths: str | None = "mean=400,spread=0",
-    task: dict[str, int] | None = None,
+    task: dict[str, object] | None = None,
     strategy: dict[str, object] | None = None,
     **facts: object,
 ) -> float:
@@ -85,6 +85,66 @@ def test_a_slower_cpu_takes_longer_over_operations_alone() -> None:
     assert slowdown > 2
     ratio = step_s(cluster=grace, **facts) / step_s(cluster=server, **facts)
     assert 0.8 * slowdown < ratio <= slowdown
+
+
+def test_collectives_cost_the_cpu_only_where_there_are_some() -> None:
+    asked = {"lengths": None, "task": {"sequence": 256}}
+    for strategy, slower in (({"tp": 8}, True), ({"tp": 1}, False)):
+        called = step_s(strategy=strategy, collective_operations=100, **asked)
+        assert (called > step_s(strategy=strategy, **asked)) is slower
+    held = step_s(collective_operations=100, cuda_graphs=True, **asked)
+    assert held == step_s(cuda_graphs=True, **asked)
+
+
+def test_adapters_call_collectives_of_their_own_among_tensor_ranks() -> None:
+    asked = {"lengths": None, "task": {"sequence": 256}}
+    lora = {"method": "lora", "lora_targets": "all"}
+
+    def added(tp: int, **task: object) -> float:
+        of = {**asked, "task": {**asked["task"], **task}, "strategy": {"tp": tp}}
+        return step_s(collective_operations=2000, **of) - step_s(collective_operations=1000, **of)
+
+    each = 1.2 * 6e-6 * 1000 * 8  # of every micro-batch
+    assert added(8) == pytest.approx(36 * (4 + 6) * each, rel=0.02)
+    # No gradient of a frozen weight asks for the input again.
+    own = 2 * (1 + 2) + 2 * (2 + 2)
+    assert added(8, **lora) == pytest.approx(36 * (4 + 4 + own) * each, rel=0.02)
+    assert added(1, **lora) == pytest.approx(0, abs=1e-9)
+
+
+def test_scans_exchange_more_than_delta_rules_between_context_ranks() -> None:
+    asked = {"lengths": None, "task": {"sequence": 256}, "strategy": {"tp": 1, "cp": 2}}
+    added = [
+        step_s(model=model, collective_operations=2000, **asked)
+        - step_s(model=model, collective_operations=1000, **asked)
+        for model in ("qwen3_8b", "qwen3_5_27b")
+    ]
+    each = 1.2 * 6e-6 * 1000 * 8  # of every micro-batch
+    assert added[0] == pytest.approx(36 * 3 * each, rel=0.02)  # one hop there and two back
+    assert added[1] == pytest.approx((16 * 3 + 48 * 4) * each, rel=0.02)
+
+
+def test_experts_called_in_turn_wait_for_the_cpu() -> None:
+    routed = {"model": "qwen3_30b_a3b", "lengths": None, "task": {"sequence": 256}}
+    assert step_s(sequential_experts=True, **routed) > 1.2 * step_s(**routed)
+    assert step_s(lengths=None, sequential_experts=True) == step_s(lengths=None)
+
+
+@pytest.mark.parametrize("left", ["graphed_attention", "graphed_routing"])
+def test_what_graphs_leave_out_the_cpu_launches(left: str) -> None:
+    asked = {"model": "qwen3_30b_a3b", "lengths": None, "task": {"sequence": 256}}
+    facts = {"module_operations": 100, **asked}
+    whole, part, none = (
+        step_s(cuda_graphs=graphs, **{left: not eager}, **facts)
+        for graphs, eager in ((True, False), (True, True), (False, False))
+    )
+    assert whole < part < none
+
+
+def test_a_dense_model_has_no_graphs_of_routing_or_scans() -> None:
+    asked = {"lengths": None, "cuda_graphs": True, "module_operations": 100}
+    other = step_s(graphed_routing=False, graphed_scans=False, **asked)
+    assert other == pytest.approx(step_s(**asked), rel=1e-6)
 
 
 def test_modules_are_a_floor_under_short_layers() -> None:

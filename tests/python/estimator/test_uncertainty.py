@@ -245,6 +245,24 @@ def test_what_an_interval_cannot_know_is_named() -> None:
     assert {"vendor", "kind", "constants"} <= set(known.reasons(new))
 
 
+def test_rows_that_a_source_repeats_move_no_interval() -> None:
+    rows = drawn(4, sources=9, rows=20)
+    repeated = rows + 7 * [item for item in rows if item.source == "s2"]
+    one, other = uncertainty_of(rows), uncertainty_of(repeated)
+    assert {key: cell.factor for key, cell in other.cells.items()} == {
+        key: cell.factor for key, cell in one.cells.items()
+    }
+    wild = [item._replace(stack="else", log_ratio=0.5) for item in rows if item.source == "s2"]
+    apart = uncertainty_of(rows + wild)
+    assert apart.cells[CellKey("named")].factor > one.cells[CellKey("named")].factor
+
+
+def test_a_part_of_the_runs_stands_apart_where_many_sources_ran_it() -> None:
+    few, many = (uncertainty_of(drawn(3, sources=count)) for count in (7, 8))
+    assert set(few.cells) == {CellKey("named")}
+    assert CellKey("named", "hopper", "16bit") in many.cells
+
+
 def tuned(item: Residual) -> Residual:
     return item._replace(situation=HOPPER._replace(kind="tuning", vendor="NVIDIA"))
 
@@ -322,6 +340,8 @@ def test_malformed_samples_are_refused(
 ) -> None:
     with pytest.raises(sm.ScaleModelError):
         _core.conformal_bound(values, weights, coverage)
+    with pytest.raises(sm.ScaleModelError, match="next_weight"):
+        _core.conformal_bound([1.0], [1.0], 0.5, next_weight=-1)
 
 
 # ----------------------------------------------------------------------------------- other files

@@ -68,6 +68,7 @@ def test_a_program_answers_every_job(program: str) -> None:
     assert all("Error: " in words for words in said)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("framework", CHECKS)
 def test_draws_are_of_every_kind_and_the_same_each_time(framework: str) -> None:
     """Without any framework: what a seed gives, gives again."""

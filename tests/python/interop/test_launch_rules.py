@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import warnings
 from typing import Any
@@ -53,6 +54,38 @@ def test_every_rule_says_where_it_comes_from() -> None:
         for rule in RULES[framework]:
             assert "/" in rule.source
             assert rule.says
+
+
+@pytest.mark.parametrize("model", ["qwen3_30b_a3b", "deepseek_v2_lite", "gpt_oss_20b", "gemma2_9b"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_degrees_that_are_refused_alone_are_refused_beside_others(
+    framework: str, model: str
+) -> None:
+    asked, cluster, task, named = question(model, framework)
+    stack = resolve.stack(named)
+    draw = random.Random(f"{framework} {model}")
+    for rule in RULES[framework]:
+        for value in (1, 2, 3, 4, 8, 12, 16) if rule.degree else ():
+            alone = Case(asked, cluster, task, sm.Strategy(**{rule.degree: value}), stack)
+            for _ in range(20):
+                plan = {name: draw.choice([1, 2, 4]) for name in ("tp", "pp", "cp", "ep", "vpp")}
+                plan |= {"recompute": draw.choice(["none", "full"]), rule.degree: value}
+                whole = Case(asked, cluster, task, sm.Strategy(**plan), stack)
+                assert rule.breaks(whole) == rule.breaks(alone), (rule.name, plan)
+
+
+def test_a_search_leaves_out_degrees_that_a_framework_refuses() -> None:
+    asked, cluster, task, stack = question("qwen3_30b_a3b", "torchtitan")
+    found, named = (
+        sm.search(asked, cluster, task, space, stack=stack, framework="torchtitan")
+        for space in (Space(), Space(pp=1))
+    )
+    assert found.size == named.size
+    assert [est.strategy for est in found] == [est.strategy for est in named]
+    # Where no other is listed, the rule is the answer.
+    space = Space(pp=[2, 4])
+    none = sm.search(asked, cluster, task, space, stack=stack, framework="torchtitan")
+    assert "are not split: pp = 1" in none.why_infeasible()
 
 
 BAD: list[tuple[str, sm.Model, dict[str, Any]]] = [

@@ -80,6 +80,7 @@ def test_the_first_question_has_an_answer(held: dict[str, Any]) -> None:
     assert 1000 < sum(1 for _ in SPACE.strategies(FIRST["model"], cluster, task)) < 100_000
 
 
+@pytest.mark.repeats
 def test_kernels_are_what_python_resolves(held: dict[str, Any]) -> None:
     """Of every accelerator, engine and format: what the page puts together is `kernels_for`."""
 
@@ -130,6 +131,7 @@ def test_a_record_says_what_differs_from_its_defaults() -> None:
     json.dumps(entry, allow_nan=False)
 
 
+@pytest.mark.repeats
 def test_the_folder_points_nowhere_else(wasm: Path, tmp_path: Path) -> None:
     files = export_page(tmp_path / "site", engine=wasm)
     assert files[0].name == "index.html"

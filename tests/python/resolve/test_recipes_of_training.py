@@ -324,6 +324,7 @@ def test_every_recipe_speaks_of_a_measured_run(monkeypatch: pytest.MonkeyPatch) 
         split | {"model": "GPT-OSS-120B"},
         split | {"model": "Nemotron-3.5-Lightning"},
         split | {"model": "Qwen3-30B-A3B", "task": "pretrain"},
+        branch | {"task": "SFT", "gpu": "H100", "precision": "FP8"},
     )
     for row in (*published_table("training").select(INPUT_COLUMNS), *map(Row, runs)):
         with suppress(SkippedRowError):

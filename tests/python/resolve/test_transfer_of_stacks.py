@@ -41,6 +41,8 @@ def test_many_runs_travel_unless_a_constant_is_at_a_bound() -> None:
     assert Fitted(MANY).holds_on("blackwell", "NVIDIA")
     assert not Fitted({"hopper": TRAVELLING_RUNS - 1}).holds_on("blackwell", "NVIDIA")
     assert not Fitted(MANY, ("memory_efficiency",)).holds_on("blackwell", "NVIDIA")
+    assert not Fitted(MANY, cut=True).holds_on("blackwell", "NVIDIA")
+    assert Fitted(MANY, cut=True).holds_on("hopper", "NVIDIA")
 
 
 def test_no_stack_crosses_vendors() -> None:
@@ -86,12 +88,15 @@ def questions() -> tuple[tuple[Question, str], ...]:
 
 def test_every_stack_records_the_runs_it_was_fitted_to() -> None:
     counted: dict[str, Counter[str]] = {}
+    whole: set[str] = set()
     for asked, use in questions():
         if use in ("yes", "accelerator"):
             counted.setdefault(asked.stack, Counter())[architecture_of(asked)] += 1
+            whole |= {asked.stack} if asked.evidence != "cut" else set()
     for name in catalog.names("stacks"):
         if name != "plain":
             assert dict(fitted(name).runs) == dict(counted.get(name, {})), name
+            assert fitted(name).cut == (name in counted and name not in whole), name
 
 
 def test_a_row_says_when_its_stack_is_a_stranger_there() -> None:

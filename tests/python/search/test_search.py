@@ -71,6 +71,22 @@ def test_a_ranking_is_a_sequence_of_estimates_best_first() -> None:
     assert sm.estimate(MODEL, CLUSTER, TASK, ranking[0].strategy) == ranking[0]
 
 
+@pytest.mark.parametrize(("top", "calls"), [(3, 1), (32, 1), (40, 2)])
+def test_the_first_of_a_ranking_are_simulated_in_one_call(
+    monkeypatch: pytest.MonkeyPatch, top: int, calls: int
+) -> None:
+    simulated: list[int] = []
+
+    def simulate(tables: object, strategies: list[object], objective: object) -> Any:
+        simulated.append(len(strategies))
+        return [(None, float(i)) for i in range(len(strategies))]
+
+    monkeypatch.setattr(_core, "simulate_best", simulate)
+    assert len(list(sm.search("llama3_8b", sm.cluster("dgx_h100"), TASK, top=top))) == top
+    assert len(simulated) == calls
+    assert simulated[0] == 32
+
+
 def test_a_ranking_as_a_table() -> None:
     ranking = search(top=5)
     simulated = "simulated_step_time_s"

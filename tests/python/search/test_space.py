@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pickle
 from bisect import bisect_left
 from collections import Counter
@@ -106,6 +107,17 @@ def test_the_smallest_of_them_execution_by_execution() -> None:
         for e in calculon_space.executions(cell):
             theirs[(cell, *e[:-1])] += 1
     assert ours == theirs
+
+
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_tiers_list_an_order_of_the_axes_once_unless_placements_are_redundant(nodes: int) -> None:
+    question = "llama3_8b", sm.cluster("dgx_h100", nodes=nodes), TASK
+    space = sm.Space(tp=[1, 2, 4], pp=[1, 2], micro_batch=1, tiers=True)
+    listed = list(space.strategies(*question))
+    assert len(set(listed)) == len(listed) == space.size(*question)
+    every = space.replace(redundant="placement")
+    assert set(every.strategies(*question)) == set(listed)
+    assert every.size(*question) > len(listed)
 
 
 # --------------------------------------------------------------------------- automatic and listed
@@ -254,6 +266,36 @@ def test_a_space_without_a_legal_strategy_is_empty() -> None:
     assert (len(ranking), ranking.size, ranking.counts) == (0, 0, {})
 
 
+def test_a_space_of_very_many_options_is_counted_and_searched() -> None:
+    """Half of its knobs change nothing where they are listed: the answers are those without."""
+    question = "llama3_8b", sm.cluster("dgx_h100", nodes=2), TASK
+    either, stated = [False, True], ["stack", "off", "on"]
+    space = sm.Space(
+        tp=[2, 4, 8],
+        pp=[1, 2, 4],
+        cp=[1, 2],
+        vpp=1,
+        micro_batch=[1, 2],
+        shard_degree=[0, *range(1, 9), 16],
+        placement=["-".join(axes) for axes in itertools.permutations(("tp", "cp", "dp", "pp"))],
+        overlap_grad_reduce=stated,
+        overlap_param_gather=stated,
+        overlap_tp=["off", "ring", "pipelined"],
+        offload_weights=either,
+        offload_activations=either,
+        recompute_layers=range(8),
+        split_p2p=either,
+        linear_precision=["bf16", "fp8"],
+    )
+    redundant = ("placement", "shard_degree", "recompute_layers", "split_p2p", "context")
+    every = space.replace(redundant=(*redundant, "overlap_grad_reduce", "overlap_param_gather"))
+    assert every.size(*question) > 2**32
+    assert space.size(*question) < 2**26
+    least, found = (sm.search(*question, each, top=1, threads=1) for each in (space, every))
+    assert found.evaluated + found.pruned == found.size == every.size(*question)
+    assert found[0].core == least[0].core
+
+
 # ------------------------------------------------------------------------------------- as values
 SPACES = [
     sm.Space(),
@@ -309,6 +351,30 @@ def test_questions_and_shards_are_values() -> None:
     assert [shard.first for shard in shards[1:]] == [shard.last for shard in shards[:-1]]
     assert len({question, *shards}) == 4
     assert dataclasses.replace(question, top=3) != question
+
+
+@pytest.mark.parametrize("count", [2, 7, 64])
+def test_shards_are_of_nearly_equal_size_and_cut_between_sets_of_degrees(count: int) -> None:
+    question = Question(
+        sm.model("llama3_8b"), sm.cluster("dgx_h100"), TASK, sm.Space(tp=[1, 2], pp=[1, 2])
+    )
+    shards = question.shards(count)
+    assert (shards[0].first, shards[-1].last, len(shards)) == (0, question.size, count)
+    mean = question.size / count
+    assert all(0.5 * mean - 1 <= shard.last - shard.first <= 1.5 * mean + 1 for shard in shards)
+    plans = list(question.space.strategies(question.model, question.cluster, question.task))
+
+    def degrees(row: int) -> tuple[object, ...]:
+        knobs = ("tp", "cp", "pp", "vpp", "micro_batch", "schedule")
+        return tuple(getattr(plans[row], knob) for knob in knobs)
+
+    def between(row: int) -> bool:
+        return degrees(row - 1) != degrees(row)
+
+    for number, shard in enumerate(shards[1:], 1):
+        even, most = question.size * number // count, question.size // (4 * count)
+        near = any(between(row) for row in range(max(1, even - most), even + most + 1))
+        assert between(shard.first) if near else shard.first == even
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "two"])
@@ -398,9 +464,9 @@ def test_numbers_of_recomputed_layers_that_mean_all_of_them() -> None:
 
 
 @pytest.mark.slow
-def test_a_space_too_large_to_list_is_refused_with_its_size() -> None:
+def test_a_space_of_ten_to_the_tenth_is_counted_part_by_part() -> None:
     both = (False, True)
-    space = sm.Space(
+    whole = sm.Space(
         redundant=("shard_degree", "recompute_layers"),
         shard_degree=range(1, 65),
         recompute_layers=range(1, 65),
@@ -415,8 +481,9 @@ def test_a_space_too_large_to_list_is_refused_with_its_size() -> None:
         recompute=("none", "selective", "full"),
     )
     task = sm.Training(global_batch=2**14, sequence=8192)
-    with pytest.raises(sm.ScaleModelError, match=r"space: \d+ combinations .* at most 33554432"):
-        space.size("llama3_405b", sm.cluster("dgx_h100", nodes=2048), task)
+    question = "llama3_405b", sm.cluster("dgx_h100", nodes=2048), task
+    parts = [whole.replace(shard_degree=some) for some in (range(1, 23), range(23, 65))]
+    assert sum(part.size(*question) for part in parts) == whole.size(*question) > 4e10
 
 
 @pytest.mark.parametrize("model", ["whisper_large_v3", "t5_11b"])

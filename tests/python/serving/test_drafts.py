@@ -10,6 +10,7 @@ import pytest
 
 import scalemodel as sm
 from scalemodel import _core
+from scalemodel.resolve.engines import engine
 from scalemodel.serving.launch import launch_command
 
 CHAT = sm.Inference(input_tokens=1000, output_tokens=500, precision="fp8", kv_precision="fp8")
@@ -18,8 +19,15 @@ TP4 = sm.ServingLayout(tp=4)
 MODEL: dict[str, Any] = {"draft_model": "llama3_2_1b", "draft_tp": 1, "speculative_tokens": 5}
 
 
-def served(concurrency: float = 8, model: str = LLAMA, **changes: Any) -> sm.Serving:
-    plan = sm.serve(model, "dgx_h100", CHAT.replace(**changes), TP4, concurrency=concurrency)
+#: Runs draft models as graphs; in vLLM the CPU launches them layer by layer.
+GRAPHED = "tensorrt_llm_pytorch_2026"
+
+
+def served(
+    concurrency: float = 8, model: str = LLAMA, *, engine: str = "vllm_v1", **changes: Any
+) -> sm.Serving:
+    task = CHAT.replace(**changes)
+    plan = sm.serve(model, "dgx_h100", task, TP4, engine=engine, concurrency=concurrency)
     assert plan.verdict == "ok"
     return plan
 
@@ -51,11 +59,25 @@ def test_a_draft_model_takes_memory_and_computes_prompts() -> None:
     assert plain.max_concurrency > split.max_concurrency > 0
     prompt = {"output_tokens": 2}
     assert served(1, **MODEL, **prompt).ttft_s > served(1, **prompt).ttft_s
-    # Communication of every pass takes longer than what ranks save, until there is much to save.
-    assert split.step().draft_s > model.step().draft_s
-    assert (
-        served(512, **MODEL | {"draft_tp": 4}).step().draft_s < served(512, **MODEL).step().draft_s
-    )
+
+
+@pytest.mark.parametrize(("concurrency", "name", "faster"), [(8, GRAPHED, 1), (512, "vllm_v1", 4)])
+def test_ranks_pay_for_a_draft_once_there_is_much_to_save(
+    concurrency: float, name: str, faster: int
+) -> None:
+    # Communication of every pass takes longer than what ranks save of small batches.
+    passes = {
+        tp: served(concurrency, engine=name, **MODEL | {"draft_tp": tp}).step().draft_s
+        for tp in (1, 4)
+    }
+    assert min(passes, key=passes.__getitem__) == faster
+
+
+def test_the_cpu_launches_the_layers_of_a_draft_model_in_vllm() -> None:
+    launched = 5 * 16 * engine("vllm_v1").draft_layer_host_s
+    assert served(**MODEL).step().draft_s == pytest.approx(launched)
+    assert served(engine=GRAPHED, **MODEL).step().draft_s < 0.5 * launched
+    assert served(512, **MODEL).step().draft_s > launched
 
 
 def test_adaptive_drafts_are_left_out_under_load() -> None:
@@ -133,7 +155,10 @@ def test_drafts_that_do_not_suit_the_model_are_refused() -> None:
         asked(draft_tp=3)
     with pytest.raises(sm.ScaleModelError, match="nobody"):
         asked(draft_model="nobody")
-    assert served(**MODEL, draft_precision="bf16").step().draft_s > served(**MODEL).step().draft_s
+    wide, narrow = (
+        served(engine=GRAPHED, **MODEL, draft_precision=precision) for precision in ("bf16", "fp8")
+    )
+    assert wide.step().draft_s > narrow.step().draft_s
 
 
 def words(engine: str, **given: Any) -> list[str]:

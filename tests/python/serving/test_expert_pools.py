@@ -12,6 +12,7 @@ import scalemodel as sm
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli import main
 from scalemodel.serving import pool_layouts
+from scalemodel.serving.energy import price_usd_per_s
 from scalemodel.serving.plan import STEP_COLUMNS
 
 #: Prompts and answers of MegaScale-Infer's traces (arXiv 2504.02263, section 7.1).
@@ -137,6 +138,23 @@ def test_watts_and_price_are_those_of_both_pools() -> None:
     limits = [each.core.accelerator.power.limit_w for each in (plan.cluster, plan.expert_cluster)]
     assert 0.1 * 4 * sum(limits) < plan.power_w < 4 * sum(limits)
     assert plan.usd_per_million_output_tokens is None or plan.usd_per_million_output_tokens > 0
+
+
+def test_both_pools_are_paid_and_draw_power() -> None:
+    same, other = _served(replicas=1), _served(replicas=1, expert_cluster="dgx_h100")
+    prices = [float(sm.cluster(name).core.price_usd_per_s) for name in ("dgx_h200", "dgx_h100")]
+    assert price_usd_per_s(POOLS, same.cluster, None) == pytest.approx(8 * prices[0])
+    assert other.expert_cluster is not None
+    paid = price_usd_per_s(POOLS, other.cluster, other.expert_cluster)
+    assert paid == pytest.approx(4 * sum(prices))
+    unpriced = sm.cluster("h20_node")
+    assert unpriced.core.price_usd_per_s == 0
+    assert price_usd_per_s(POOLS, same.cluster, unpriced) == 0
+    # The pool that is busy for longer draws more, and neither what both of them would alone.
+    busy = same.pools().busy_fraction
+    assert busy.min() < 1
+    beside = sm.serve("mixtral_8x22b", "dgx_h200", TRACE, sm.ServingLayout(tp=8), concurrency=256)
+    assert same.power_w < 1.1 * beside.power_w
 
 
 def test_search_is_exhaustive_over_its_layouts() -> None:

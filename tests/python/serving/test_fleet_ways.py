@@ -104,6 +104,7 @@ def case_of(case: int) -> tuple[Named, list[str], dict[str, float], dict[str, An
     return trace, LARGE if large else SMALL, limits, options
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("case", range(50))
 def test_the_cheapest_of_all_ways_is_that_of_an_exhaustive_search(case: int) -> None:
     trace, clusters, limits, options = case_of(case)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scalemodel as sm
+from scalemodel.resolve.engines import engine as known_engine
 from scalemodel.serving import request_stream
 
 MODELS = (
@@ -148,6 +149,29 @@ def test_a_single_slot_is_a_queue_of_one_server() -> None:
         wait = load / (1 - load) / 2 * holding
         assert plan.ttft_s - idle.ttft_s == pytest.approx(wait, rel=0.05)
         assert plan.tpot_s == pytest.approx(idle.tpot_s, rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("output", [2, 8, 64, 500])
+def test_a_client_on_its_own_never_waits_behind_its_own_prompts(engine: str, output: int) -> None:
+    task = sm.Inference(input_tokens=2000, output_tokens=output)
+    ask = {"engine": engine, "replicas": 1}
+    alone = sm.serve("llama3_8b", "dgx_h100", task, concurrency=1, **ask)
+    prompt = alone.instance.step(prompts=1.0, prompt_tokens=2000, prompt_keys=2000).step_time_s
+    host = known_engine(engine).request_host_s
+    assert alone.ttft_s == pytest.approx(prompt + host, rel=0.02)
+    # Nor are its answers held up by them, whatever part of the time they take.
+    answer = sm.Inference(input_tokens=2000, output_tokens=1000)
+    longer = sm.serve("llama3_8b", "dgx_h100", answer, concurrency=1, **ask)
+    assert alone.tpot_s == pytest.approx(longer.tpot_s, rel=0.02)
+    # The others of a loop are all that one may wait for, and its answers take their turns between.
+    for clients in (2, 4, 16):
+        plan = sm.serve("llama3_8b", "dgx_h100", task, concurrency=clients, **ask)
+        assert alone.ttft_s <= plan.ttft_s <= 1.05 * clients * prompt + plan.tpot_s + host
+        assert plan.tpot_s > alone.tpot_s
+        if output >= 64:  # Little's law
+            taken = plan.ttft_s + (output - 1) * plan.tpot_s
+            assert plan.requests_per_s * taken == pytest.approx(clients, rel=0.06)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -337,6 +337,10 @@ def test_every_option_is_one_of_the_release(engine: str) -> None:
     assert not unknown
 
 
+#: Behind a server of its own, and vLLM with a plug-in of another vendor.
+UNCOMMANDED = ("tensorrt_llm_triton", "neuronx")
+
+
 def test_an_engine_without_a_command_is_refused() -> None:
     plan = sm.serve("llama3_8b", "dgx_h100", TASK, engine="tensorrt_llm_triton_2024")
     with pytest.raises(sm.ScaleModelError, match="no command is known"):
@@ -351,9 +355,10 @@ def test_an_engine_without_a_command_is_refused() -> None:
         sm.launch_serving(plan, "kubernetes", name="My App")
     with pytest.raises(sm.ScaleModelError, match="must be what serve"):
         sm.launch_serving(TASK)  # type: ignore[arg-type]
-    assert {family_of(name) for name in catalog.names("engines") if "triton" not in name} == set(
-        ENGINES
-    )
+    with pytest.raises(sm.ScaleModelError, match="no command is known"):
+        family_of("neuronx_2025")
+    commanded = [name for name in catalog.names("engines") if not name.startswith(UNCOMMANDED)]
+    assert {family_of(name) for name in commanded} == set(ENGINES)
 
 
 # ------------------------------------------------------------------------------------- objects

@@ -35,7 +35,7 @@ def again(read: Any, plan: Any, **more: Any) -> Any:
     return read.serve(plan.cluster, replicas=plan.replicas, **untold, **asked, **more)
 
 
-PLANS = plans(50, list(ENGINES))
+PLANS = plans(80, list(ENGINES))
 
 
 def test_the_plans_are_of_every_kind() -> None:

@@ -167,6 +167,8 @@ def test_an_encoder_alone_serves_no_answers() -> None:
     task = sm.Inference(input_tokens=100, output_tokens=1)
     with pytest.raises(ScaleModelError, match="generates nothing; `estimate` takes it"):
         sm.serve(sm.model(model), "dgx_h100", task)
+    with pytest.raises(ScaleModelError, match="generates nothing; `estimate` takes it"):
+        sm.plan_serving(sm.model(model), "dgx_h100", task, checked=False)
 
 
 def test_configurations_of_encoder_decoder_models_are_read() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import scalemodel as sm
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.serving.traces import checking
 
 AZURE = (
     "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -399,3 +400,25 @@ def test_columns_that_do_not_fit_are_refused(columns: dict[str, object], message
     named = {"arrival_s": [0.0, 1.0], "input_tokens": [5, 6], "output_tokens": [7, 8]}
     with pytest.raises(ScaleModelError, match=message):
         sm.Trace(**(named | columns))  # type: ignore[arg-type]
+
+
+def test_more_than_memory_holds_is_refused_with_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine of 2,000 bytes: 20 requests of 24 bytes fit into half of it, and some blocks."""
+    lines = [
+        json.dumps(
+            {"timestamp": 100 * i, "input_length": 1024, "output_length": 5, "hash_ids": [i, 9]}
+        )
+        for i in range(100)
+    ]
+    path = written(tmp_path, "\n".join(lines) + "\n", "trace.jsonl")
+    monkeypatch.setattr(checking, "memory_bytes", lambda: 2_000)
+    with pytest.raises(ScaleModelError, match=r"line 100: 100 req.*\(start_s, end_s\) or with"):
+        sm.read_trace(path)
+    with pytest.raises(ScaleModelError, match=r"take 2.34 KiB, more than 1000 B, half") as caught:
+        sm.read_trace(path, blocks=False)
+    assert "blocks" not in str(caught.value)
+    assert len(sm.read_trace(path, blocks=False, end_s=2.0)) == 20
+    monkeypatch.setattr(checking, "memory_bytes", lambda: 2 * 100 * (24 + 8 + 16))
+    assert len(sm.read_trace(path)) == 100

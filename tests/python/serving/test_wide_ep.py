@@ -222,3 +222,35 @@ def test_a_search_keeps_every_field_of_the_layouts_it_is_given() -> None:
         )
         assert alone.tpot_s == plan.tpot_s == row.tpot_s
     assert set(found.front["layout"]) <= set(found.best["layout"])
+
+
+# ------------------------------------------------------------------ limits of ranks and instances
+@pytest.mark.parametrize("engine", ["vllm_v1", "sglang_2025"])
+def test_limits_of_an_instance_are_shared_by_its_ranks(engine: str) -> None:
+    """What each rank may hold of its own, given for all of them, is the same engine."""
+    layout = sm.ServingLayout(tp=2, pp=4, ep=2, dp=2)
+    cluster = sm.cluster("dgx_h100", nodes=2)
+    task = sm.Inference(input_tokens=2000, output_tokens=300)
+    plan = sm.serve("qwen3_235b_a22b", cluster, task, layout, engine=engine)
+    own = plan.instance_under({}).capacity(2000, 300)
+    limits = {
+        "max_batched_tokens": int(own.max_batched_tokens),
+        "max_running_sequences": int(own.step_sequences),
+    }
+    given = plan.instance_under(limits).capacity(2000, 300)
+    assert own.memory_activations_bytes > 0
+    for row in own.fields():
+        assert getattr(own, row["name"]) == getattr(given, row["name"]), row["name"]
+
+
+def test_plans_of_several_ranks_fit_as_they_were_found() -> None:
+    """A layout with room for 2048 tokens of each of two ranks, and not for 4096."""
+    cluster = sm.cluster("dgx_h100", nodes=2)
+    layout = sm.ServingLayout(tp=2, pp=4, ep=2, dp=2)
+    task = sm.Inference(input_tokens=2000, output_tokens=300)
+    found = sm.plan_serving("longcat_flash", cluster, task, tpot_s=0.05, layouts=[layout])
+    (plan,) = found
+    assert plan.options["max_batched_tokens"] == 4096
+    again = sm.serve(plan.model, plan.cluster, task, layout, **plan.options)
+    assert again.verdict == "ok"
+    assert again.to_dict() == plan.to_dict()

@@ -75,6 +75,7 @@ def separable(rows: pd.DataFrame, *effects: tuple[str, ...]) -> Numbers:
     return np.asarray(matrix @ np.linalg.lstsq(matrix, target, rcond=None)[0])
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("name", REACHED)
 def test_the_order_of_a_sheet_is_kept(runs: pd.DataFrame, name: str) -> None:
     rows = sheet(runs, name)

@@ -269,6 +269,7 @@ def errors_by_accelerator(path: Path) -> dict[str, list[float]]:
     return errors
 
 
+@pytest.mark.repeats
 def test_expert_layers_are_within_the_stated_error(corpora: Path) -> None:
     errors = errors_by_accelerator(corpora / "ops" / "moe.csv")
     means = {gpu: float(np.mean(each)) for gpu, each in errors.items()}
@@ -286,6 +287,7 @@ def test_dispatch_is_within_the_stated_error(corpora: Path) -> None:
     assert np.mean(means) < 0.10
 
 
+@pytest.mark.repeats
 def test_a_large_table_is_predicted_row_by_row(corpora: Path) -> None:
     table = read_table(corpora / "ops" / "moe.csv")
     rows = table.select([name for name in table.header if name != "time_us"])

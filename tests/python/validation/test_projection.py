@@ -55,6 +55,7 @@ def test_wider_misses_give_wider_factors() -> None:
     assert 1 < narrow.factor < wide.factor
 
 
+@pytest.mark.repeats
 def test_published_runs_are_met_better_with_a_smaller_one(plain: list[Projected]) -> None:
     table = scores_of({"plain": plain}).query("part == 'all'").set_index("same_layout")
     assert table.runs[True] >= 200
@@ -79,7 +80,7 @@ def test_the_catalogue_holds_what_the_runs_say(plain: list[Projected]) -> None:
     left_out = [line for line in errors if line["way"] == "left_out" and line["part"] == "all"]
     by_layout = {line["same_layout"]: line for line in left_out}
     # The figures of the docstrings.
-    told = {True: (7.7, 3.0), False: (10.1, 7.6)}
+    told = {True: (7.3, 3.0), False: (9.9, 7.3)}
     for same_layout, figures in told.items():
         line = by_layout[same_layout]
         errors = (line["error_fraction"], line["projected_error_fraction"])

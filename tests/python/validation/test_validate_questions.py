@@ -188,6 +188,34 @@ def test_overlap_is_what_a_row_states_and_else_the_stack(
     assert {name: plan[name] for name in plan if name.startswith("overlap")} == stated
 
 
+@pytest.mark.parametrize("text", ["FSDP (ZeRO-3)", "Fully Sharded Data Parallel", "FSDP=128"])
+def test_fsdp_overlaps_whichever_library_splits_its_layers(text: str) -> None:
+    plan = strategy(
+        overlap="", framework="metaseq (FSDP + Megatron-LM)", year="2022", sharding=text
+    )
+    assert (plan["overlap_grad_reduce"], plan["overlap_param_gather"]) == (True, True)
+    assert "overlap_grad_reduce" not in strategy(overlap="", sharding="ZeRO-3")
+    assert strategy(overlap="none", sharding=text)["overlap_param_gather"] is False
+
+
+@pytest.mark.parametrize(
+    ("framework", "year", "splits"),
+    [
+        ("GPT-NeoX (Megatron + DeepSpeed)", "2022", False),
+        ("Megatron-LM", "2024", True),
+        ("nanotron", "2025", True),
+        ("PyTorch FSDP", "2025", False),
+    ],
+)
+def test_residuals_are_split_by_sequence_where_the_branch_can(
+    framework: str, year: str, splits: bool
+) -> None:
+    cells = {"framework": framework, "year": year, "tp": "2", "dp": "", "seq_parallel": ""}
+    assert strategy(**cells)["sequence_parallel"] is splits
+    assert strategy(**cells | {"seq_parallel": "yes"})["sequence_parallel"] is True
+    assert strategy(**cells | {"seq_parallel": "no"})["sequence_parallel"] is False
+
+
 @pytest.mark.parametrize(
     ("cells", "tried"),
     [
@@ -407,6 +435,39 @@ def test_plain_fsdp_is_not_torchtitan() -> None:
     assert stacks.stack_for("fms-fsdp (PyTorch FSDP)", 2024) == "pytorch_fsdp"
     assert stacks.stack_for("torchtitan (FSDP2)", 2024) == "torchtitan"
     assert stacks.stack_for("llm-foundry/Composer (PyTorch FSDP)", 2023) == "llm_foundry_2023"
+
+
+@pytest.mark.parametrize(
+    ("framework", "year", "stack"),
+    [
+        ("Megatron Bridge 26.06", 2026, "megatron_bridge_2026_06"),
+        ("LLM Foundry", 2023, "llm_foundry_2023"),
+        ("MCore r0.12", 2025, "nemo_mcore_2024_25"),
+        ("Pai-Megatron-Patch", 2025, "megatron_lm_2025"),
+        ("Megatron-LM", 2024, "megatron_lm_2025"),
+        ("Megatron-LM", 2023, "megatron_lm_2021_22"),
+        ("huggingface/nanotron", 2025, "nanotron"),
+        ("Primus (Megatron-LM)", 2025, "megatron_lm_2025"),
+        ("Primus torchtitan", 2025, "torchtitan_2025"),
+        ("GPT-NeoX", 2022, "megatron_deepspeed_2022"),
+        ("NeMo AutoModel", 2025, "pytorch_fsdp"),
+        ("torchtune", 2025, "pytorch_fsdp"),
+        ("HF Accelerate + FSDP", 2024, "transformers"),
+        ("Hugging Face Trainer + DeepSpeed", 2024, "transformers"),
+        ("PyTorch/XLA", 2024, "maxtext"),
+        ("Colossal-AI", 2023, "plain"),
+        ("EasyLM (JAX/Flax)", 2023, "maxtext"),
+        ("PyTorch Lightning", 2024, "pytorch_fsdp"),
+        ("metaseq (FairScale FSDP)", 2022, "pytorch_fsdp"),
+        ("NeuronX Distributed", 2024, "neuronx"),
+        ("Neuron NeMo Megatron", 2023, "neuronx"),
+        ("NxDT 2.21", 2025, "neuronx"),
+    ],
+)
+def test_frameworks_stand_on_the_stack_they_are_built_of(
+    framework: str, year: int, stack: str
+) -> None:
+    assert stacks.stack_for(framework, year) == stack
 
 
 def test_releases_that_take_cudnn_first_are_a_stack_of_their_own() -> None:

@@ -15,8 +15,6 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-constexpr std::int32_t kFlowsAhead = 16;  ///< flows between a fetch and its use
-
 /// Flows with a common node at one of their ends.
 struct Class {
   std::string name;
@@ -28,30 +26,34 @@ class Classes {
  public:
   explicit Classes(const RoutingInstance& instance) {
     const std::size_t flows = instance.size();
-    resize_large(from_, flows);
-    resize_large(to_, flows);
+    reserve_large(ends_, flows);
     for (std::size_t f = 0; f < flows; ++f) {
-      from_[f] = instance.graph.end_switch(instance.flows.source[f]);
-      to_[f] = instance.graph.end_switch(instance.flows.destination[f]);
+      ends_.push_back({instance.graph.end_switch(instance.flows.source[f]),
+                       instance.graph.end_switch(instance.flows.destination[f])});
     }
     resize_large(members_, 2 * flows);
-    add(from_, "a_", instance.graph.nodes(), 0);
-    add(to_, "b_", instance.graph.nodes(), static_cast<std::int32_t>(flows));
+    add(&Ends::from, "a_", instance.graph.nodes(), 0);
+    add(&Ends::to, "b_", instance.graph.nodes(), static_cast<std::int32_t>(flows));
     std::ranges::sort(classes_, [](const Class& a, const Class& b) {
       const std::int32_t more = (a.end - a.begin) - (b.end - b.begin);
       return more != 0 ? more > 0 : a.name < b.name;
     });
   }
 
-  /// Calls `visit(flow)` once per flow, in the order of the classes.
-  template <class Visit>
-  void for_each(const Visit& visit) const {
-    auto done = large_vector<char>(from_.size());
+  /// Calls `visit(flow)` once per flow, in the order of the classes, and `fetch(flow)` before.
+  template <class Fetch, class Visit>
+  void for_each(const Fetch& fetch, const Visit& visit) const {
+    auto done = large_vector<char>(ends_.size());
     for (const Class& c : classes_) {
       for (std::int32_t i = c.begin; i < c.end; ++i) {
-        if (i + kFlowsAhead < c.end) {
-          __builtin_prefetch(&from_[members_[i + kFlowsAhead]]);
-          __builtin_prefetch(&to_[members_[i + kFlowsAhead]]);
+        if (i + 2 * kFlowsAhead < c.end) {
+          __builtin_prefetch(&done[members_[i + 2 * kFlowsAhead]]);
+          // Half of the flows were met in the class of their other end.
+          const auto ahead = static_cast<std::size_t>(members_[i + kFlowsAhead]);
+          if (done[ahead] == 0) {
+            __builtin_prefetch(&ends_[ahead]);
+            fetch(ahead);
+          }
         }
         if (done[members_[i]] != 0) continue;
         poll_point();
@@ -60,27 +62,41 @@ class Classes {
       }
     }
   }
-  std::int32_t from(std::size_t flow) const { return from_[flow]; }
-  std::int32_t to(std::size_t flow) const { return to_[flow]; }
+  std::int32_t from(std::size_t flow) const { return ends_[flow].from; }
+  std::int32_t to(std::size_t flow) const { return ends_[flow].to; }
 
  private:
-  void add(const Numbers& node_of, const char* prefix, std::int32_t nodes, std::int32_t offset) {
+  /// Switches of a flow's NICs.
+  struct Ends {
+    std::int32_t from, to;
+  };
+
+  void add(std::int32_t Ends::* end, const char* prefix, std::int32_t nodes, std::int32_t offset) {
     Numbers first(nodes + 1, 0);
-    for (const std::int32_t node : node_of) ++first[node + 1];
+    for (const Ends& ends : ends_) ++first[ends.*end + 1];
     std::partial_sum(first.begin(), first.end(), first.begin());
     for (std::int32_t node = 0; node < nodes; ++node) {
       if (first[node] == first[node + 1]) continue;
       classes_.push_back(
           {prefix + std::to_string(node), offset + first[node], offset + first[node + 1]});
     }
-    for (std::size_t f = 0; f < node_of.size(); ++f) {
-      members_[offset + first[node_of[f]]++] = static_cast<std::int32_t>(f);
+    for (std::size_t f = 0; f < ends_.size(); ++f) {
+      members_[offset + first[ends_[f].*end]++] = static_cast<std::int32_t>(f);
     }
   }
 
-  Numbers from_, to_, members_;
+  std::vector<Ends> ends_;
+  Numbers members_;
   std::vector<Class> classes_;
 };
+
+/// Fetches what a flow's choice reads and writes.
+auto fetch_of(const RoutingInstance& instance, Choice& choice) {
+  return [&](std::size_t flow) {
+    __builtin_prefetch(&instance.paths.set[flow]);
+    __builtin_prefetch(&choice[flow], 1);
+  };
+}
 
 /// Greedy routing on two tiers. Loads of a leaf are contiguous by plane, so the search over planes
 /// is a loop over two short arrays. A link that is down has the maximum load from the start.
@@ -95,7 +111,7 @@ void greedy_two_tier(const RoutingInstance& instance, const Classes& classes, Ch
   }
   const std::int32_t planes = tiers.planes;
   std::vector<Count> higher(planes);
-  classes.for_each([&](std::size_t f) {
+  classes.for_each(fetch_of(instance, choice), [&](std::size_t f) {
     const std::int32_t usable = instance.paths_of(f);
     if (usable == 0) return;
     Count* u = up.data() + tiers.at(classes.from(f), 0);
@@ -153,7 +169,7 @@ Choice greedy(const RoutingInstance& instance) {
     return choice;
   }
   Numbers load(instance.graph.links(), 0);
-  classes.for_each([&](std::size_t f) {
+  classes.for_each(fetch_of(instance, choice), [&](std::size_t f) {
     if (instance.paths_of(f) == 0) return;
     choice[f] = least_loaded_path(
         instance, f, [&](std::int32_t link) { return static_cast<double>(load[link]); });

@@ -25,7 +25,6 @@ class CoreAssignment {
   explicit CoreAssignment(const RoutingInstance& instance)
       : instance_(instance),
         demand_(natural_demands(instance)),
-        excess_(0),
         load_(instance.graph.links(), 0.0) {
     const Flows& flows = instance.flows;
     const std::int32_t nics = instance.graph.nics();
@@ -102,7 +101,7 @@ class CoreAssignment {
 
   const RoutingInstance& instance_;
   std::vector<double> demand_;
-  double excess_, port_ = 0;
+  double excess_ = 0, port_ = 0;
   std::vector<double> load_;  ///< by link, bytes/s
   std::int32_t cores_ = 1;
   Numbers first_, flows_;  ///< flows, by destination

@@ -137,6 +137,22 @@ std::vector<LeafDemand> leaf_demands(const RoutingInstance& instance) {
   return leaves;
 }
 
+/// NICs of a flow.
+struct Ends {
+  std::int32_t from, to;
+};
+
+/// Fetches what is stored of a flow's ends.
+void fetch_ends(const RoutingInstance& instance, std::int32_t flow) {
+  const auto f = static_cast<std::size_t>(flow);
+  __builtin_prefetch(&instance.flows.job[f]);
+  __builtin_prefetch(&instance.flows.source[f]);
+  __builtin_prefetch(&instance.flows.destination[f]);
+  __builtin_prefetch(&instance.flows.bytes[f]);
+  __builtin_prefetch(&instance.paths.host_up[f]);
+  __builtin_prefetch(&instance.paths.host_down[f]);
+}
+
 }  // namespace
 
 double port_capacity(const RoutingInstance& instance, std::size_t flow, std::int32_t host_link) {
@@ -171,27 +187,27 @@ std::vector<double> isolated_values(const RoutingInstance& instance) {
   std::vector<double> sent(graph.nics(), 0.0), received(graph.nics(), 0.0);
   std::vector<double> values(flows.jobs, kInfinity);
   const std::vector<std::int32_t> order = flows_by_job(flows);
-  for (auto begin = order.begin(); begin != order.end();) {
-    const std::int32_t job = flows.job[*begin];
-    const auto end =
-        std::find_if(begin, order.end(), [&](std::int32_t f) { return flows.job[f] != job; });
-    for (auto f = begin; f != end; ++f) {
-      const std::int32_t from = flows.source[*f], to = flows.destination[*f];
-      sent[from] += flows.bytes[*f];
-      received[to] += flows.bytes[*f];
-      port[from] = std::max(port[from], port_capacity(instance, *f, instance.paths.host_up[*f]));
-      port[to] = std::max(port[to], port_capacity(instance, *f, instance.paths.host_down[*f]));
+  // Flows of a job lie far apart: they are met once, and what is needed of them again is kept.
+  std::vector<Ends> ends;
+  for (std::size_t next = 0; next < order.size();) {
+    const std::int32_t job = flows.job[order[next]];
+    ends.clear();
+    for (; next < order.size() && flows.job[order[next]] == job; ++next) {
+      const auto f = static_cast<std::size_t>(order[next]);
+      if (next + kFlowsAhead < order.size()) fetch_ends(instance, order[next + kFlowsAhead]);
+      const std::int32_t from = flows.source[f], to = flows.destination[f];
+      sent[from] += flows.bytes[f];
+      received[to] += flows.bytes[f];
+      port[from] = std::max(port[from], port_capacity(instance, f, instance.paths.host_up[f]));
+      port[to] = std::max(port[to], port_capacity(instance, f, instance.paths.host_down[f]));
+      ends.push_back({from, to});
     }
-    for (auto f = begin; f != end; ++f) {
-      const std::int32_t from = flows.source[*f], to = flows.destination[*f];
+    for (const auto [from, to] : ends) {
       if (sent[from] > 0) values[job] = std::min(values[job], port[from] / sent[from]);
       if (received[to] > 0) values[job] = std::min(values[job], port[to] / received[to]);
       sent[from] = received[to] = 0;
     }
-    for (auto f = begin; f != end; ++f) {
-      port[flows.source[*f]] = port[flows.destination[*f]] = 0;
-    }
-    begin = end;
+    for (const auto [from, to] : ends) port[from] = port[to] = 0;
   }
   return values;
 }

@@ -28,7 +28,7 @@ MEMORY_FACTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("tp", "pp", "ep", "sharding"),
     ),
     "optimizer": (
-        "trainable parameters × (master + moments) bytes, / shard ranks except with ddp",
+        "trainable parameters × (master + moments, copies if updates peak), / shards but in ddp",
         _ZERO,
         ("tp", "pp", "ep", "sharding", "offload_optimizer"),
     ),

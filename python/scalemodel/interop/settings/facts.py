@@ -56,6 +56,7 @@ def _release(why: str) -> Fact:
 
 _KERNELS: Final = _release("kernels of the release")
 _LOG: Final = _release("what its log counts")
+_GRAPHS: Final = _release("scope of the graphs of a release, which cuda_graphs stands for")
 _MEGATRON_MEMORY: Final = "Megatron-Core keeps 16-bit weights and sharded FP32 copies"
 _MEGATRON_STAGES: Final = "its pipeline schedules free the outputs they have sent"
 
@@ -71,6 +72,9 @@ _MEGATRON: Final[dict[str, Fact]] = {
     "softmax_loss": _fixed(False, "its loss is fused or one operation after another"),
     "autocast": _fixed(False, "its weights are stored in 16 bits"),
     "cuda_graphs": _release("grouped_launch stands for the graphs of a script"),
+    "graphed_attention": _GRAPHS,
+    "graphed_scans": _GRAPHS,
+    "graphed_routing": _GRAPHS,
     "grouped_launch": _stated("cuda_graph_impl"),
     "drops_tokens": _stated("moe_expert_capacity_factor"),
     "fused_experts": _stated("use_transformer_engine_op_fuser"),
@@ -104,6 +108,7 @@ _MEGATRON: Final[dict[str, Fact]] = {
     "tensor_gathers": _fixed(False, "parameters are gathered in buckets"),
     "early_stop": _fixed(False, "its checkpoints run to the end of a layer"),
     "pads_experts": _release("Transformer Engine's release pads inside its kernels or copies"),
+    "sequential_experts": _fixed(False, "experts of a launch are grouped: moe_grouped_gemm"),
     "batch_first": _fixed(False, "the sequence is the first dimension"),
     "narrow_gather": _release("Transformer Engine's release"),
     "whole_logits": _fixed(False, "the loss is computed on the vocabulary's shards"),
@@ -112,6 +117,10 @@ _MEGATRON: Final[dict[str, Fact]] = {
     "master_shards": _fixed(False, _MEGATRON_MEMORY),
     "unused_gradients": _release("gradient fusion of the release"),
     "narrow_gradients": _fixed(False, "gradients add up in one buffer"),
+    "narrow_weights": _release("fp8_param_gather, where the format scales whole tensors"),
+    "master_remainders": _release("store_param_remainders of the precision-aware optimizer"),
+    "update_copies_gradients": _release("what the precision-aware optimizer can read"),
+    "update_copies_moments": _release("fused Adam of Transformer Engine's release"),
     "memory_report": _LOG,
 }
 
@@ -140,6 +149,10 @@ _TORCHTITAN: Final[dict[str, Fact]] = {
     "all_reduces_gradients": _fixed(False, "FSDP2 reduce-scatters"),
     "tensor_gathers": _fixed(False, "FSDP2 gathers a layer at once"),
     "master_shards": _fixed(True, "FSDP2 shards FP32 weights and casts what it gathers"),
+    "narrow_weights": _fixed(False, "FSDP2 shards FP32 weights and casts what it gathers"),
+    "master_remainders": _fixed(False, "FSDP2 shards FP32 weights"),
+    "update_copies_gradients": _fixed(False, "training.mixed_precision_reduce is float32"),
+    "update_copies_moments": _fixed(False, "the fused AdamW of PyTorch reads moments as they are"),
     "memory_report": _LOG,
 }
 _SCRIPT: Final = _release("the model's code decides")

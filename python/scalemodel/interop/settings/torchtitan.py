@@ -20,7 +20,8 @@ from scalemodel.interop.settings.question import Job, Settings
 from scalemodel.interop.settings.torchtitan_module import FUNCTION, MODULE, NAME
 from scalemodel.resolve import Model
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.framework_rules import COMPILED, THERE_AND_BACK
+from scalemodel.search.framework_cases import chunks
+from scalemodel.search.framework_rules import COMPILED
 
 _FILE: Final = "torchtitan.toml"
 _SCHEDULE: Final = {
@@ -165,8 +166,7 @@ def _options(job: Job) -> dict[str, object]:
 def _parts(job: Job) -> list[list[str]]:
     """Modules of every pipeline chunk, by the names of torchtitan's models."""
     plan, layers = job.strategy, int(job.model.shape.layers)
-    chunks = plan.pp * (2 if plan.schedule in THERE_AND_BACK else plan.vpp)
-    held = chunk_layers(layers, chunks, bool(job.stack.ends_as_layers))
+    held = chunk_layers(layers, plan.pp * chunks(plan), bool(job.stack.ends_as_layers))
     parts: list[list[str]] = []
     first = 0
     for count in held:

@@ -100,9 +100,10 @@ class Instance:
     def drafting_model(self) -> str:
         """Id on the Hub of the draft model, else its name; empty where a layer drafts, or none."""
         drafts = drafts_of(self.plan.task)
-        if not isinstance(drafts, tuple):
+        proposes = drafts[1] if drafts else None
+        if not isinstance(proposes, tuple):
             return ""
-        name = drafts[0].hub or drafts[0].name
+        name = proposes[0].hub or proposes[0].name
         if name.startswith("-"):
             raise ScaleModelError(
                 f"draft_model={name!r}: starts with '-': its command would take it for an option"

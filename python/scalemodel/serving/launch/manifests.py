@@ -230,7 +230,9 @@ def _workload(instance: Instance, notes: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if instance.nodes > 1:
         rank = layout.tp * layout.pp * layout.cp
-        if layout.cp > 1 or (layout.dp > 1 and instance.per_node % rank):
+        # kserve/kserve, LLMInferenceService validation: pipeline and data exclude each other.
+        whole_ranks = layout.pp == 1 and instance.per_node % rank == 0
+        if layout.cp > 1 or (layout.dp > 1 and not whole_ranks):
             raise ScaleModelError(
                 f"target='llm_d': {instance.plan.layout}: no LLMInferenceService spreads such an "
                 "instance over nodes; choose dynamo"

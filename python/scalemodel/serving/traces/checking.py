@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -12,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.text import size_text
 from scalemodel.serving.traces.columns import GrowingColumn
 from scalemodel.serving.traces.layouts import TraceLayout
 from scalemodel.serving.traces.trace import Trace
@@ -44,6 +47,14 @@ class TracePart:
 
     lines: Sequence[int]
     columns: Mapping[str, Sequence[Any]]
+
+
+def memory_bytes() -> int:
+    """Memory of this machine; no bound where its system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return sys.maxsize
 
 
 _KINDS: dict[str, type] = {
@@ -237,6 +248,24 @@ class TraceColumns:
             found["block_sizes"] = sizes
         for name, column in found.items():
             self._append(name, column[kept])
+        self._check_memory(part)
+
+    def _check_memory(self, part: TracePart) -> None:
+        """Refuses more than half of the machine's memory, before the system ends the process.
+
+        What is done with a trace takes about as much again.
+        """
+        held = sum(column.held_bytes for column in self.columns.values())
+        most = memory_bytes() // 2
+        if held > most:
+            requests = self.columns["arrival_s"].size
+            blocks = "block_ids" in self.columns
+            less = " or without blocks (blocks=False)" if blocks else ""
+            raise ScaleModelError(
+                f"{self.path}: {self.unit} {part.lines[-1]}: {requests:,} requests up to here take "
+                f"{size_text(held)}, more than {size_text(most)}, half of this machine's memory: "
+                f"must be read in parts (start_s, end_s){less}"
+            )
 
     def _append(self, name: str, part: npt.NDArray[Any]) -> None:
         if name not in self.columns:

@@ -112,6 +112,16 @@ class GrowingColumn:
         self._room: npt.NDArray[Any] = np.empty(0, kind)
         self._size = 0
 
+    @property
+    def size(self) -> int:
+        """Values so far."""
+        return self._size
+
+    @property
+    def held_bytes(self) -> int:
+        """What these take."""
+        return self._size * self._room.itemsize
+
     def add(self, part: npt.NDArray[Any]) -> None:
         """Appends a part."""
         end = self._size + part.size

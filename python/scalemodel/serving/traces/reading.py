@@ -289,7 +289,7 @@ def read_trace(
     ------
     ScaleModelError : no such format, or a file that is none: time that runs back, lengths below 1,
         columns that are missing, what is no number, broken JSON or gzip, no request; an `end_s`
-        that is not behind `start_s`.
+        that is not behind `start_s`; requests that take more than half of the machine's memory.
 
     Examples
     --------

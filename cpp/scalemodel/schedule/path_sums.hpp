@@ -1,0 +1,61 @@
+// How long many paths of one pipeline last at many samples. Private to the schedules.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "scalemodel/schedule/pipeline_times.hpp"
+#include "scalemodel/schedule/sampled_times.hpp"
+
+namespace scalemodel::detail {
+
+/// Sums of times and what paths count of them, at the samples of one batch after the other. What a
+/// path of a pipeline counts of one pass, part by part, or of the traffic, many others count too,
+/// if not of all parts: each such sum is worked out once per batch, from the one that lacks its
+/// last part, and a path is the sum of a few of them.
+class PathSums {
+ public:
+  PathSums() : sums_(1) {}
+
+  /// Adds a path, whose number is how many there are before it.
+  void add(const PipelinePath& path);
+  /// Goes on to a batch, which must last until the next.
+  void set(const SampledTimes& samples);
+
+  std::size_t size() const { return paths_.size(); }
+  /// How long a path lasts at the samples of the batch.
+  Lanes of(std::size_t path) const {
+    const std::uint32_t* piece = pieces_.data() + (path == 0 ? 0 : paths_[path - 1]);
+    const std::uint32_t* const end = pieces_.data() + paths_[path];
+    Lanes lasts;
+    for (; piece != end; ++piece) lasts = lasts + sums_[*piece];
+    return lasts;
+  }
+
+ private:
+  /// A sum: another one, or nothing, and how often it counts a time.
+  struct Sum {
+    std::uint32_t without = kNothing, place = 0;
+    float count = 0;
+
+    auto operator<=>(const Sum&) const = default;
+  };
+  static constexpr std::uint32_t kNothing = 0;
+
+  std::uint32_t number_of(const Sum& sum);
+  Lanes value(const Sum& sum) const {
+    return sums_[sum.without] + sum.count * samples_->of[sum.place];
+  }
+
+  std::vector<Sum> listed_{1};  ///< the first is nothing; each comes after the one it goes on from
+  std::map<Sum, std::uint32_t> numbers_;
+  std::vector<std::uint32_t> pieces_;  ///< the sums of all paths, one path after the other
+  std::vector<std::uint32_t> paths_;   ///< where those of each end
+  const SampledTimes* samples_ = nullptr;
+  std::vector<Lanes> sums_;  ///< what is listed, at the samples of the batch
+};
+
+}  // namespace scalemodel::detail
