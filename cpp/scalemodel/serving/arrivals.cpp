@@ -55,15 +55,15 @@ void times_at_eight(const RateQuestion& question, std::span<const double> rates,
   for (std::size_t i = 0; i < 8; ++i) found[i] = all.at(i);
 }
 
-Width width() noexcept {
+Width width(std::size_t most) noexcept {
   const bool eight = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  if (eight) return {8, times_at_eight};
-  if (__builtin_cpu_supports("avx2")) return {4, times_at_four};
+  if (most >= 8 && eight) return {8, times_at_eight};
+  if (most >= 4 && __builtin_cpu_supports("avx2")) return {4, times_at_four};
   return {};
 }
 #else
-Width width() noexcept { return {}; }
+Width width(std::size_t) noexcept { return {}; }
 #endif
 
 /// Of all depths the one with the least latency, else the one that finishes most. What an instance
@@ -143,14 +143,14 @@ SteadyState StatesAtRates::at(double requests_per_s) const noexcept {
                   detail::times_at_rate<double>(question, Hertz{requests_per_s}, mix_.output));
 }
 
-void StatesAtRates::at(std::span<const double> rates,
-                       std::span<SteadyState> states) const noexcept {
+void StatesAtRates::at(std::span<const double> rates, std::span<SteadyState> states,
+                       std::size_t most_at_once) const noexcept {
   const RateQuestion question{steps_, most_, idle_, capacity_.max_admitted};
   std::array<std::size_t, kMaxAtOnce> places{};
   std::array<double, kMaxAtOnce> together{};
   std::array<TimesAtRate, kMaxAtOnce> found;
   std::size_t size = 0;
-  const Width at_once = width();
+  const Width at_once = width(most_at_once);
   const auto solve = [&] {
     for (std::size_t i = size; i < at_once.rates; ++i) together[i] = together[size - 1];
     at_once.solve(question, together, mix_.output, found);

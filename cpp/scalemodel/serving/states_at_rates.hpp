@@ -1,6 +1,7 @@
 // Steady states of an instance at many rates of arrival.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "scalemodel/base/lanes.hpp"
@@ -45,9 +46,11 @@ class StatesAtRates {
   ~StatesAtRates() = default;
 
   SteadyState at(double requests_per_s) const noexcept;
-  /// The same of many rates, four or eight at a time: within 1e-12 of what each is alone, in less
-  /// than half of the time. As many states as rates.
-  void at(std::span<const double> rates, std::span<SteadyState> states) const noexcept;
+  /// The same of many rates, as many at a time as the processor's registers hold, `most_at_once` at
+  /// most: eight, four or one. Within 1e-12 of what each is alone, in less than half of the time.
+  /// As many states as rates.
+  void at(std::span<const double> rates, std::span<SteadyState> states,
+          std::size_t most_at_once = 8) const noexcept;
 
  private:
   SteadyState saturated() const noexcept;

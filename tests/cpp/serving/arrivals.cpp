@@ -240,20 +240,24 @@ TEST_CASE("states at many rates are those at each, within 1e-12") {
             std::vector<double> rates;
             for (const double load : loads) rates.push_back(load * most);
             std::vector<SteadyState> found(rates.size());
-            states.at(rates, found);
-            for (std::size_t i = 0; i < rates.size(); ++i) {
-              CAPTURE(loads[i]);
-              const SteadyState each = states.at(rates[i]);
-              CHECK(found[i].saturated == each.saturated);
-              CHECK(found[i].requests_per_s == each.requests_per_s);
-              CHECK(found[i].utilisation == each.utilisation);
-              CHECK(close(found[i].concurrency, each.concurrency));
-              CHECK(close(found[i].step, each.step));
-              CHECK(close(found[i].tpot, each.tpot));
-              CHECK(close(found[i].ttft, each.ttft));
-              CHECK(close(found[i].prefill, each.prefill));
-              CHECK(std::abs(found[i].prompt_fraction - each.prompt_fraction) <= 1e-12);
+            for (const std::size_t at_once : {8, 4}) {
+              states.at(rates, found, at_once);
+              for (std::size_t i = 0; i < rates.size(); ++i) {
+                CAPTURE(loads[i]);
+                const SteadyState each = states.at(rates[i]);
+                CHECK(found[i].saturated == each.saturated);
+                CHECK(found[i].requests_per_s == each.requests_per_s);
+                CHECK(found[i].utilisation == each.utilisation);
+                CHECK(close(found[i].concurrency, each.concurrency));
+                CHECK(close(found[i].step, each.step));
+                CHECK(close(found[i].tpot, each.tpot));
+                CHECK(close(found[i].ttft, each.ttft));
+                CHECK(close(found[i].prefill, each.prefill));
+                CHECK(std::abs(found[i].prompt_fraction - each.prompt_fraction) <= 1e-12);
+              }
             }
+            states.at(rates, found, 1);
+            for (std::size_t i = 0; i < rates.size(); ++i) CHECK(found[i] == states.at(rates[i]));
           }
         }
       }
