@@ -51,6 +51,16 @@ void add_expert_bias(const Pricing& p, const LayerOperator& op, double values) {
   p.builder.launch_with_experts(forward, backward);
 }
 
+/// The gradient of a bias is the sum of its layer's over all tokens, a kernel of its own that reads
+/// them once: autograd reduces what it broadcast (PyTorch, torch/csrc/autograd/engine.cpp,
+/// validate_outputs), behind a fused activation or residual sum as behind a linear layer.
+/// Transformer Engine sums those of queries, keys and values in a GEMM, a third, and no others.
+void add_bias_gradient(const Pricing& p, const LayerOperator& op, double values) {
+  if (!op.biased() || p.context.frozen) return;
+  p.builder.elementwise("bias_gradient", Bytes{}, Bytes{values * p.element()}, p.add_fraction(), 0,
+                        1);
+}
+
 /// Columns of one rank, those a stack pads a vocabulary with included.
 double computed_columns(const Pricing& p, const LayerOperator& op) {
   return op.vocabulary ? head_columns(p.conditions().stack, op.columns, p.shard.tp)
@@ -101,6 +111,7 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
     p.builder.linear(op.name, rows / shard.batch, columns, depth, options);
   }
   if (grouped) add_expert_bias(p, op, rows * columns);
+  if (!grouped) add_bias_gradient(p, op, rows * columns);
   if (!p.context.adapts || !has_adapter(op, conditions.lora_targets)) return 0;
   double adapters = 0;
   const bool exchanged = conditions.lora_rank > 0 && shard.tp > 1 && !grouped;

@@ -138,6 +138,8 @@ struct LayerOperator {
   bool has_weight() const { return kind == OperatorKind::gemm && !weightless; }
   double weights() const { return has_weight() ? columns * depth : 0; }
   double parameters() const { return owned * (weights() + bias); }
+  /// Whether its output has a bias; what stands beside the weight may be scales of norms alone.
+  bool biased() const { return has_weight() && bias >= columns; }
   /// The input of a GEMM is saved for its weight gradient, unless another operator saves it.
   bool keeps_input() const { return !shares_input && !reads_attention; }
   /// Columns of one part on one of `tp` ranks.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "scalemodel/costs/layer_cost.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
@@ -136,6 +137,32 @@ TEST_CASE("biases of experts cost passes over their outputs where nothing fuses 
   CHECK(apart.backward > apart.forward);
   c.stack.fused_expert_bias = true;
   CHECK(operator_of(c, "expert_bias").forward == Seconds{});
+}
+
+TEST_CASE("by hand: a bias's gradient is one pass over the gradient of what it is added to") {
+  DecoderShape shape = testing::grouped_70b_shape();
+  const Stack stack = testing::plain_sum_stack();
+  const auto summed = [&](Method method) {
+    Task task = testing::training(64, 4096, Precision::bf16);
+    task.method = method;
+    const Tables tables(make_decoder(shape), testing::reference_cluster(64), task, stack);
+    Seconds sum;
+    for (const OperatorCost& cost : tables.operators(testing::degrees(4, 1, 1), 0)) {
+      if (cost.name != "bias_gradient") continue;
+      CHECK(cost.forward == Seconds{});
+      sum += cost.backward;
+    }
+    return sum;
+  };
+  shape.qk_norm = true;  // scales of norms are no biases
+  CHECK(summed(Method::full) == Seconds{});
+  shape.qkv_bias = shape.out_bias = true;
+  const Accelerator a = testing::reference_cluster(64).accelerator;
+  const double fraction = a.elementwise.add_fraction * stack.memory_efficiency;
+  const double qkv = 10 * 1024 / 4.0;  // 64 + 2 x 8 heads of 128 on four ranks
+  const auto pass = [&](double width) { return memory_time(Bytes{2 * 4096 * width}, fraction, a); };
+  CHECK(about_equal(summed(Method::full), pass(qkv) + pass(8192)));
+  CHECK(summed(Method::lora) == Seconds{});  // they are frozen
 }
 
 TEST_CASE("by hand: clamps are kernels of their own where nothing fuses them") {
