@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 CONSTANTS = FITTED_CONSTANTS
 #: How hard constants are held near the plain stack's, over the square root of a stack's runs and
 #: the range of a constant: a scatter of 6 % of a run (fitted stacks have a mean error of 5.5 %)
-#: over a spread of 15 % of the range of an efficiency between stacks. Few runs cannot drive a
-#: constant to the end of its range that way.
-PULL = 0.4
+#: over a spread of 15 % of the range of an efficiency between stacks, .4, times the root of the
+#: weight that the robust fit leaves such a run, .45 for twice its scale; with less than .3 one
+#: stack asks for the end of a range. Few runs cannot drive a constant there that way.
+PULL = 0.3
 
 #: What `measured_step_time_s` judges a row by, beside its time.
 JUDGED_COLUMNS = ("status", "complete", "quality", "fitted")

@@ -184,7 +184,8 @@ def _sharding(row: Row, data_parallel: int, node: int, notes: list[str]) -> dict
         name = "zero1" if _follows_megatron(row) else "zero3"
         notes.append(f"sharding {name} assumed")
         return {"sharding": name, "shard_degree": 0}
-    name, degree = sharding_name(text), shard_degree(text)
+    flags = row.text("other_flags").lower()
+    name, degree = sharding_name(text), shard_degree(text) or shard_degree(flags)
     if name not in ("zero3", "hsdp"):
         return {"sharding": name, "shard_degree": 0}
     if name == "hsdp" and not degree:
