@@ -14,10 +14,13 @@ CELLS = (
     *("seq_len", "micro_batch", "global_batch", "tp", "pp", "cp", "ep", "etp", "vpp"),
     *("seq_parallel", "recompute", "other_flags"),
 )
+#: What a layout may correct: degrees that a table has from another recipe than the run's.
+CORRECTED = ("tp", "pp", "cp", "dp")
 _KEYS = {
-    *("frameworks", "model", "accelerators", "tasks", "count", "cp", "cells", "source"),
+    *("frameworks", "model", "accelerators", "tasks", "count", "tp", "cp", "cells", "corrects"),
+    "source",
 }
-_NEEDED = ("frameworks", "tasks", "cells", "source")
+_NEEDED = ("frameworks", "tasks", "source")
 
 
 @dataclass(frozen=True)
@@ -27,15 +30,15 @@ class Job:
     Attributes
     ----------
     framework : str
-        As printed.
+        As printed, with the task where that names a benchmark.
     model, accelerator : str
         Names of catalogue entries; the model is empty where the catalogue does not know it.
     method : str
         ``pretrain``, ``full`` or ``lora``.
     count : int
         Accelerators.
-    cp : int
-        Ranks that a sequence is divided over, as far as the run says.
+    cp, tp : int
+        Ranks that a sequence and a matrix are divided over, as far as the run says.
     """
 
     framework: str
@@ -44,6 +47,7 @@ class Job:
     method: str
     count: int
     cp: int = 1
+    tp: int = 1
 
 
 def check_layout(table: Mapping[str, Any], where: str) -> None:
@@ -59,8 +63,11 @@ def check_layout(table: Mapping[str, Any], where: str) -> None:
     for key in _NEEDED:
         if not table.get(key):
             raise ScaleModelError(f"{where}: {key} is missing")
-    if wrong := sorted(set(table["cells"]) - set(CELLS)):
-        raise ScaleModelError(f"{where}: cells: {wrong[0]!r}; legal are {', '.join(CELLS)}")
+    if not table.get("cells") and not table.get("corrects"):
+        raise ScaleModelError(f"{where}: cells or corrects is missing")
+    for key, legal in (("cells", CELLS), ("corrects", CORRECTED)):
+        if wrong := sorted(set(table.get(key, ())) - set(legal)):
+            raise ScaleModelError(f"{where}: {key}: {wrong[0]!r}; legal are {', '.join(legal)}")
     if table.get("cp", "one") not in ("one", "several"):
         raise ScaleModelError(f"{where}: cp={table['cp']!r}; legal are one, several")
 
@@ -83,15 +90,23 @@ def _matches(table: Mapping[str, Any], job: Job) -> bool:
         and (not parts or job.accelerator in parts or architecture in parts)
         and job.method in table["tasks"]
         and table.get("count", job.count) == job.count
+        and table.get("tp", job.tp) == job.tp
         and ("cp" not in table or (table["cp"] == "several") == (job.cp > 1))
     )
+
+
+def _cells(job: Job, key: str) -> dict[str, str]:
+    """Of all layouts that match, the first that speaks of a cell decides it."""
+    found: dict[str, str] = {}
+    for table in layouts():
+        if _matches(table, job):
+            found = {name: str(value) for name, value in table.get(key, {}).items()} | found
+    return found
 
 
 @catalog.kept(256)
 def layout_for(job: Job) -> Mapping[str, str]:
     """Cells that published recipes of a job fill, as texts; none where they are unknown.
-
-    The first recipe that speaks of a cell decides it.
 
     Examples
     --------
@@ -101,8 +116,17 @@ def layout_for(job: Job) -> Mapping[str, str]:
     >>> layout_for(Job("a framework of one's own", "qwen3_8b", "h100_sxm_80", "full", 4))
     {}
     """
-    found: dict[str, str] = {}
-    for table in layouts():
-        if _matches(table, job):
-            found = {key: str(value) for key, value in table["cells"].items()} | found
-    return found
+    return _cells(job, "cells")
+
+
+@catalog.kept(256)
+def corrections_for(job: Job) -> Mapping[str, str]:
+    """Cells of a job that its published recipe contradicts, as the recipe has them.
+
+    Examples
+    --------
+    >>> job = Job("NeMo LoRA (MLPerf)", "llama2_70b", "h200", "lora", 8, tp=4)
+    >>> corrections_for(job)
+    {'tp': '2', 'dp': '4'}
+    """
+    return _cells(job, "corrects")

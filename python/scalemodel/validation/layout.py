@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.resolve.recipe_layouts import Job, layout_for
+from scalemodel.resolve.recipe_layouts import Job, corrections_for, layout_for
 from scalemodel.validation.place import accelerator_name
 from scalemodel.validation.rows import Row, SkippedRowError
 
@@ -17,7 +17,8 @@ def _model(text: str) -> str:
 def filled(row: Row, method: str, notes: list[str]) -> Row:
     """The row with what its framework's recipe for this model and job says where it is silent.
 
-    Flags are joined: those of the row stand first, and win.
+    Flags are joined: those of the row stand first, and win. Degrees that the recipe contradicts are
+    the recipe's.
 
     Parameters
     ----------
@@ -29,17 +30,19 @@ def filled(row: Row, method: str, notes: list[str]) -> Row:
     """
     try:
         job = Job(
-            framework=row.text("framework"),
+            framework=f"{row.text('framework')} {row.text('task')}",
             model=_model(row.text("model")),
             accelerator=accelerator_name(row.text("gpu"), row.number("gpu_mem_GB")),
             method=method,
             count=row.count("n_gpus") or 0,
             cp=row.count("cp") or 1,
+            tp=row.count("tp") or 1,
         )
     except (ScaleModelError, SkippedRowError):
         return row
     known = layout_for(job)
     found = {key: text for key, text in known.items() if not row.text(key)}
+    found |= corrections_for(job)
     if not found:
         return row
     notes.append(f"{', '.join(f'{key} {text}' for key, text in found.items())} by the recipe")

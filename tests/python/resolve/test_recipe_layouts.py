@@ -7,7 +7,13 @@ import pytest
 from reference.runs import LLAMA
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.resolve.recipe_layouts import Job, check_layout, layout_for, layouts
+from scalemodel.resolve.recipe_layouts import (
+    Job,
+    check_layout,
+    corrections_for,
+    layout_for,
+    layouts,
+)
 from scalemodel.validation.rows import Row, SkippedRowError
 from scalemodel.validation.training import question
 
@@ -37,9 +43,11 @@ def test_every_layout_can_be_reached() -> None:
             method=table["tasks"][0],
             count=table.get("count", 3),
             cp=2 if table.get("cp") == "several" else 1,
+            tp=table.get("tp", 1),
         )
-        cells = {key: str(value) for key, value in table["cells"].items()}
-        assert cells.items() <= layout_for(job).items()
+        for key, answer in (("cells", layout_for(job)), ("corrects", corrections_for(job))):
+            cells = {name: str(value) for name, value in table.get(key, {}).items()}
+            assert cells.items() <= answer.items()
 
 
 def test_the_first_layout_that_speaks_of_a_cell_decides_it() -> None:
@@ -62,6 +70,27 @@ def test_what_a_run_states_wins_over_the_layout() -> None:
     stated = question(Row(SILENT | {"tp": "2", "recompute": "full"}))
     assert dict(stated.strategy)["tp"] == 2
     assert stated.recomputations == ("full",)
+
+
+def test_degrees_that_the_runs_own_recipe_contradicts_are_the_recipes() -> None:
+    printed = LLAMA | {
+        "framework": "NVIDIA NeMo Framework Release 24.04",
+        "year": "2024",
+        "model": "Llama2-70B",
+        "task": "LoRA (MLPerf)",
+        "gpu": "H200-141GB",
+        "n_gpus": "8",
+        "tp": "4",
+        "pp": "1",
+        "cp": "1",
+        "dp": "2",
+    }
+    found = question(Row(printed))
+    strategy = dict(found.strategy)
+    assert (strategy["tp"], strategy["dp"]) == (2, 4)
+    assert any("tp 2, dp 4 by the recipe" in note for note in found.notes)
+    for other in ({"gpu": "H100-80GB"}, {"cp": "2", "dp": "1"}, {"n_gpus": "16", "dp": "4"}):
+        assert dict(question(Row(printed | other)).strategy)["tp"] == 4
 
 
 @pytest.mark.parametrize(
@@ -99,6 +128,8 @@ def test_a_layout_may_tell_the_batch_and_the_sequence() -> None:
         ({"rows": 1}, "rows"),
         ({"source": ""}, "source"),
         ({"cells": {"dp": 2}}, "dp"),
+        ({"cells": {}}, "corrects"),
+        ({"corrects": {"vpp": 2}}, "vpp"),
         ({"cp": "two"}, "two"),
     ],
 )

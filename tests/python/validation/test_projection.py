@@ -58,7 +58,7 @@ def test_wider_misses_give_wider_factors() -> None:
 @pytest.mark.repeats
 def test_published_runs_are_met_better_with_a_smaller_one(plain: list[Projected]) -> None:
     table = scores_of({"plain": plain}).query("part == 'all'").set_index("same_layout")
-    assert table.runs[True] >= 200
+    assert table.runs[True] >= 195
     assert table.runs[False] >= 100
     assert table.projected_error_fraction[True] < 0.4 * table.error_fraction[True]
     assert table.projected_error_fraction[False] < 0.9 * table.error_fraction[False]
@@ -80,7 +80,7 @@ def test_the_catalogue_holds_what_the_runs_say(plain: list[Projected]) -> None:
     left_out = [line for line in errors if line["way"] == "left_out" and line["part"] == "all"]
     by_layout = {line["same_layout"]: line for line in left_out}
     # The figures of the docstrings.
-    told = {True: (7.1, 3.1), False: (9.3, 7.0)}
+    told = {True: (7.0, 3.1), False: (9.4, 6.9)}
     for same_layout, figures in told.items():
         line = by_layout[same_layout]
         errors = (line["error_fraction"], line["projected_error_fraction"])
