@@ -310,9 +310,10 @@ Lanes<N> log(Lanes<N> x) {
   const typename Lanes<N>::Mask large = m > std::numbers::sqrt2;
   m = select(large, 0.5 * m, m);
   n = select(large, n + 1.0, n);
-  const Lanes<N> s = (m - 1.0) / (m + 1.0), z = s * s;
-  Lanes<N> sum = 2.0 / 21;
-  for (int odd = 19; odd >= 3; odd -= 2) sum = 2.0 / odd + z * sum;
+  const Lanes<N> s = (m - 1.0) / (m + 1.0), z = s * s, zz = z * z;
+  // Two terms a step: half as many wait for one another.
+  Lanes<N> sum = 2.0 / 19 + z * (2.0 / 21);
+  for (int odd = 15; odd >= 3; odd -= 4) sum = (2.0 / odd + z * (2.0 / (odd + 2))) + zz * sum;
   return n * detail::kLn2High + (2.0 * s + (s * z * sum + n * detail::kLn2Low));
 }
 template <std::size_t N>
