@@ -300,7 +300,6 @@ TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool
     synchronise(cost, e, Parallelism::hybrid, copied, sent);
   }
   for (auto* list : {&cost.forward, &cost.backward, &cost.indices, &cost.gradients}) {
-    // Clang 14 cannot read the subrange that the ranges version returns with libstdc++ 12.
     // NOLINTNEXTLINE(modernize-use-ranges)
     std::stable_partition(list->begin(), list->end(), takes_part);
   }

@@ -139,7 +139,8 @@ template <>
 class FrontFilter<2> {
  public:
   bool takes(const Values<2>& value) {
-    if (!(value[1] < least_ || first_)) return false;
+    const bool taken = value[1] < least_ || first_;
+    if (!taken) return false;
     first_ = false;
     least_ = value[1];
     return true;

@@ -132,7 +132,8 @@ class PartedStaircase {
   PartedStaircase(const AbscissaRange& range, int parts)
       : range_(range), parts_per_width_(parts / (range.most - range.least)) {
     // Of abscissae that are all the same, or too far apart for a number, there is one part.
-    if (!(parts_per_width_ > 0 && std::isfinite(parts_per_width_))) parts = 1;
+    const bool apart = parts_per_width_ > 0 && std::isfinite(parts_per_width_);
+    if (!apart) parts = 1;
     last_part_ = parts - 1;
     parts_.resize(static_cast<std::size_t>(parts));
   }

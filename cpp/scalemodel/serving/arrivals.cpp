@@ -63,7 +63,7 @@ Width width(std::size_t most) noexcept {
   return {};
 }
 #else
-Width width(std::size_t) noexcept { return {}; }
+Width width(std::size_t /*most*/) noexcept { return {}; }
 #endif
 
 /// Of all depths the one with the least latency, else the one that finishes most. What an instance

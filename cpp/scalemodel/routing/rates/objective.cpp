@@ -40,6 +40,7 @@ std::optional<LeafPacking> leaf_packing(const LeafDemand& leaf) {
   const auto [low, high] = std::ranges::minmax_element(leaf.capacity);
   if (leaf.bytes.empty() || *low < *high) return std::nullopt;
   std::vector<double> times;
+  times.reserve(leaf.bytes.size());
   for (const double bytes : leaf.bytes) times.push_back(bytes / *high);
   const double sum = std::accumulate(times.begin(), times.end(), 0.0);
   const double least =

@@ -22,7 +22,6 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 std::size_t count_distinct(Colours colours) {
   PollPoints points;
   std::ranges::sort(colours, polled(std::less{}, points));
-  // Clang 14 cannot read the subrange that the ranges version returns with libstdc++ 12.
   return static_cast<std::size_t>(std::unique(colours.begin(), colours.end()) - colours.begin());
 }
 
