@@ -53,8 +53,8 @@ void add_expert_bias(const Pricing& p, const LayerOperator& op, double values) {
 
 /// The gradient of a bias is the sum of its layer's over all tokens, a kernel of its own that reads
 /// them once: autograd reduces what it broadcast (PyTorch, torch/csrc/autograd/engine.cpp,
-/// validate_outputs), behind a fused activation or residual sum as behind a linear layer.
-/// Transformer Engine sums those of queries, keys and values in a GEMM, a third, and no others.
+/// validate_outputs), behind a fused activation or residual sum as behind a linear layer. Not told
+/// apart: Transformer Engine sums that of queries, keys and values inside of a GEMM.
 void add_bias_gradient(const Pricing& p, const LayerOperator& op, double values) {
   if (!op.biased() || p.context.frozen) return;
   p.builder.elementwise("bias_gradient", Bytes{}, Bytes{values * p.element()}, p.add_fraction(), 0,
