@@ -111,6 +111,8 @@ def stack_for(framework: str = "", year: int | None = None, task: str = "") -> s
         Name of a stack of the catalogue; ``"plain"`` when nothing claims the run.
     """
     framework, task = _plain_text(framework), _plain_text(task)
+    # By itself the name of the library, which others carry in theirs.
+    framework = "megatron-lm" if framework == "megatron" else framework
     best: tuple[tuple[int, int, int, int], str] | None = None
     for claim in _claims():
         by_task = _longest_match(claim.tasks, task)

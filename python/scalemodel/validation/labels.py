@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
@@ -24,13 +25,14 @@ _HARMLESS = {
 _WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 # A point between digits belongs to a number.
 _BETWEEN = re.compile(r"[^a-z0-9.]+|\.(?!\d)|(?<!\d)\.")
+_GLUED = re.compile(r"([a-z]+)(\d+)")
 _COUNT = re.compile(r"^\s*\d+\s*[x×*]\s*|\s*[x×*]\s*\d+\s*$")
 _ASIDE = re.compile(r"\([^()]*\)")
 _DATE = re.compile(r"\d{4}")
 _RELEASE = re.compile(r"v\d+(?:\.\d+)*")
 
 
-def _words(kind: str, text: str, *, released: bool = True) -> frozenset[str]:
+def _in_order(kind: str, text: str, *, released: bool = True) -> list[str]:
     """Words and numbers of a label, ``8x7b`` in parts, without the harmless ones."""
     parts = _BETWEEN.split(text.lower())
     kept = [
@@ -40,20 +42,24 @@ def _words(kind: str, text: str, *, released: bool = True) -> frozenset[str]:
         and not (kind == "models" and _DATE.fullmatch(part))
         and (released or not _RELEASE.fullmatch(part))
     ]
-    return frozenset(word for part in kept for word in _WORD.findall(part))
+    return [word for part in kept for word in _WORD.findall(part)]
+
+
+def _words(kind: str, text: str, *, released: bool = True) -> frozenset[str]:
+    return frozenset(_in_order(kind, text, released=released))
 
 
 @catalog.kept(4)
-def _named(kind: str) -> tuple[tuple[frozenset[str], str], ...]:
-    """Words of every name, alias and title, with the entry they stand for."""
-    found: dict[frozenset[str], str] = {}
+def _named(kind: str) -> tuple[tuple[frozenset[str], str, str], ...]:
+    """Words of every name, alias and title, that text, and the entry they stand for."""
+    found: dict[frozenset[str], tuple[str, str]] = {}
     for name in catalog.names(kind):
         table = catalog.load(kind, name)
         for text in (name, *table.get("aliases", ()), str(table.get("title", ""))):
             words = _words(kind, text)
             if words:
-                found.setdefault(words, name)
-    return tuple(found.items())
+                found.setdefault(words, (text.lower(), name))
+    return tuple((words, *entry) for words, entry in found.items())
 
 
 def _by_words(kind: str, label: str) -> str | None:
@@ -62,12 +68,18 @@ def _by_words(kind: str, label: str) -> str | None:
     if kind == "models":
         for released in (True, False):
             words = _words(kind, plain.split("/")[-1], released=released)
-            exact = {name for known, name in _named(kind) if known == words}
+            exact = {name for known, _, name in _named(kind) if known == words}
             if exact:
                 return exact.pop() if len(exact) == 1 else None
         return None
-    words = _words(kind, _COUNT.sub("", plain))
-    inside = [(len(known), name) for known, name in _named(kind) if known <= words]
+    in_order = _in_order(kind, _COUNT.sub("", plain))
+    words, beside = frozenset(in_order), set(pairwise(in_order))
+    inside = [
+        (len(known), name)
+        for known, text, name in _named(kind)
+        # An SN40L has the words of an L40, but no 40 after its L.
+        if known <= words and beside.issuperset(_GLUED.findall(text))
+    ]
     most = max((count for count, _ in inside), default=0)
     best = {name for count, name in inside if count == most}
     return best.pop() if len(best) == 1 else None

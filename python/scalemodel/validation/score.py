@@ -172,7 +172,14 @@ class Scores:
 
 
 def merged_source(source: str) -> str:
-    """Source with the rounds of MLPerf Training counted as one."""
+    """Source with the rounds of MLPerf Training, and the commits of a repository, counted as one.
+
+    Examples
+    --------
+    >>> merged_source("MLPerf Training v4.1"), merged_source("AMD-AGI/Primus@c8e5c09d 2026-07-15")
+    ('MLPerf Training (all rounds)', 'AMD-AGI/Primus')
+    """
+    source = re.sub(r"@[0-9a-f]{7,40}\b.*$", "", source)
     return re.sub(r"^(MLPerf Training)\s+v.*$", r"\1 (all rounds)", source, flags=re.IGNORECASE)
 
 

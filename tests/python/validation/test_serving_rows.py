@@ -130,8 +130,10 @@ def test_training_runs_name_their_accelerator_as_loosely(gpu: str, entry: str) -
     assert accelerator_name(gpu, None) == entry
 
 
-@pytest.mark.parametrize("gpu", ["Maia 100", "Biren BR100", "Cloud AI 100", "DCU K100", "MTIA v2"])
-def test_a_number_alone_means_no_accelerator(gpu: str) -> None:
+@pytest.mark.parametrize(
+    "gpu", ["Maia 100", "Biren BR100", "Cloud AI 100", "DCU K100", "MTIA v2", "SN40L"]
+)
+def test_part_of_a_name_means_no_accelerator(gpu: str) -> None:
     with pytest.raises(SkippedRowError, match="unknown_accelerator"):
         accelerator_name(gpu, None)
 
