@@ -11,6 +11,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
+from itertools import cycle
 from math import inf
 from typing import Any
 
@@ -72,6 +73,17 @@ def stream(requests: int) -> Callable[[], object]:
     return lambda: plan.simulate(asked)
 
 
+def plans(layouts: int) -> Callable[[], object]:
+    """As many layouts, each of them several times, whose plans are all kept to be put in order."""
+    model, cluster = sm.model("deepseek_v3"), sm.cluster("dgx_h100", nodes=16)
+    task = sm.Inference(input_tokens=2000, output_tokens=500, precision="fp8")
+    legal = _core.serving_layouts(model.core, cluster.core, cluster.accelerators)
+    asked = [layout for layout, _ in zip(cycle(legal), range(layouts), strict=False)]
+    return lambda: sm.plan_serving(
+        model, cluster, task, layouts=asked, requests_per_s=40, checked=False, top=1, threads=1
+    )
+
+
 def timeline(micro_batches: int) -> Callable[[], object]:
     cluster = sm.cluster("dgx_h100", nodes=16)
     task = sm.Training(global_batch=micro_batches, sequence=4096)
@@ -111,6 +123,7 @@ CASES: dict[str, tuple[Callable[[int], Callable[[], object]], int]] = {
     "unequal flows": (flows(equal=False), 1_000_000),
     "rings": (ring, 1_024),
     "stream": (stream, 100_000),
+    "serving plans": (plans, 400),
     "timeline": (timeline, 4_000),
 }
 

@@ -16,7 +16,7 @@ double tokens_per_accelerator(const ServingPlan& plan) {
   return plan.state.requests_per_s / plan.counted;
 }
 
-/// Smaller is better; ties are broken by the place in the enumeration.
+/// Smaller is better.
 double score(const ServingPlan& plan, ServingGoal goal) {
   switch (goal) {
     case ServingGoal::throughput:
@@ -31,12 +31,18 @@ double score(const ServingPlan& plan, ServingGoal goal) {
   return 0;
 }
 
-/// Among plans of as many accelerators the one with the shortest gap between tokens comes first.
-bool better(const ServingPlan& a, const ServingPlan& b, ServingGoal goal) {
-  const double x = score(a, goal), y = score(b, goal);
-  if (x != y) return x < y;
-  return a.state.tpot < b.state.tpot;
-}
+/// What plans are ordered by, the better first: among those of as many accelerators the one with
+/// the shortest gap between tokens. Ties are broken by the place in the enumeration.
+struct Merit {
+  double score = 0;
+  Seconds tpot;
+
+  Merit(const ServingPlan& plan, ServingGoal goal)
+      : score(scalemodel::score(plan, goal)), tpot(plan.state.tpot) {}
+  bool operator<(const Merit& other) const {
+    return score != other.score ? score < other.score : tpot < other.tpot;
+  }
+};
 
 /// Keeps the plans that no other beats in both tokens per accelerator and time between tokens.
 void keep_front(std::vector<ServingPlan>& plans) {
@@ -54,8 +60,9 @@ void keep_front(std::vector<ServingPlan>& plans) {
 }
 
 void keep_best(std::vector<ServingPlan>& plans, ServingGoal goal, std::size_t top) {
-  std::ranges::stable_sort(
-      plans, [goal](const ServingPlan& a, const ServingPlan& b) { return better(a, b, goal); });
+  std::ranges::stable_sort(plans, [goal](const ServingPlan& a, const ServingPlan& b) {
+    return Merit(a, goal) < Merit(b, goal);
+  });
   if (plans.size() > top) plans.resize(top);
 }
 
@@ -66,7 +73,7 @@ class PlansFound {
 
   /// Whether `top` of those found come before a plan, whatever its place.
   bool beyond_best(const ServingPlan& plan) const {
-    return best_.size() == top_ && (top_ == 0 || better(best_.back(), plan, goal_));
+    return best_.size() == top_ && (top_ == 0 || best_.front() < Merit(plan, goal_));
   }
   /// Whether one of those found beats a plan in tokens or time between them, and is no worse in the
   /// other.
@@ -79,11 +86,12 @@ class PlansFound {
   }
   void add(const ServingPlan& plan) {
     if (!beyond_best(plan)) {
-      const auto place = std::ranges::upper_bound(
-          best_, plan,
-          [this](const ServingPlan& a, const ServingPlan& b) { return better(a, b, goal_); });
-      best_.insert(place, plan);
-      if (best_.size() > top_) best_.pop_back();
+      best_.emplace_back(plan, goal_);
+      std::push_heap(best_.begin(), best_.end());
+      if (best_.size() > top_) {
+        std::pop_heap(best_.begin(), best_.end());
+        best_.pop_back();
+      }
     }
     if (behind_front(plan)) return;
     const Pace pace = pace_of(plan);
@@ -104,8 +112,8 @@ class PlansFound {
 
   ServingGoal goal_;
   std::size_t top_;
-  std::vector<ServingPlan> best_;  ///< best first
-  std::vector<Pace> front_;        ///< both grow
+  std::vector<Merit> best_;  ///< a heap, its worst in front
+  std::vector<Pace> front_;  ///< both grow
 };
 
 /// Plans of one layout.

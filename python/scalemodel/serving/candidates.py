@@ -167,15 +167,18 @@ def _candidates(question: Question) -> tuple[list[tuple[float, Candidate]], list
     for name, limit in means.items():
         ratio = np.maximum(ratio, column[name] / limit)
     kinds = [*DEGREES, "place", "most_tokens"]  # in an order that does not hang on the places
-    groups, place = np.unique(
-        np.column_stack([column[name] for name in kinds]), axis=0, return_inverse=True
-    )
+    sizes, size = np.unique(column["most_tokens"], return_inverse=True)
+    pair = column["place"].astype(np.int64) * len(sizes) + size.reshape(-1)
+    _, first, place = np.unique(pair, return_index=True, return_inverse=True)
     place = place.reshape(-1)
+    groups = np.column_stack([column[name][first] for name in kinds])
     bound = np.full(len(groups), np.inf)
     within = ratio <= 1
     np.minimum.at(bound, place[within], question.bound(rows[within]))
     found = []
-    for group in np.flatnonzero(np.isfinite(bound)):
+    for group in np.lexsort(groups.T[::-1]):
+        if not np.isfinite(bound[group]):
+            continue
         layout_place, most = (int(value) for value in groups[group][-2:])
         layout = question.layouts[layout_place]
         tokens = None if question.tunes else most
