@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.calibration import kinds
 from scalemodel.calibration.attention import attention
 from scalemodel.calibration.entry import check_name, toml_text, write_entries
@@ -299,6 +300,7 @@ def _work_calibration(kind: str, path: str | os.PathLike[str], folds: int) -> Ca
     )
 
 
+@named_arguments
 def calibrate(
     kind: str,
     path: str | os.PathLike[str],

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.calibration.entry import check_name, toml_text, write_entries
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.interop.jobs.logs import read_log
@@ -126,6 +127,7 @@ class _Times:
         return relative
 
 
+@named_arguments
 def calibrate_spread(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,

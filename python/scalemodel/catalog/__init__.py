@@ -24,6 +24,7 @@ from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.reading import read_text
 from scalemodel.base.safe_text import plain, plain_cells
 from scalemodel.base.units import source_of, value_of
+from scalemodel.base.words import named_arguments
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -409,6 +410,7 @@ def _flatten(table: Mapping[str, object], prefix: str = "") -> list[tuple[str, o
     return rows
 
 
+@named_arguments
 def list_catalog(kind: str | None = None, name: str | None = None) -> pd.DataFrame:
     """What the catalogue holds.
 

@@ -10,6 +10,7 @@ import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.numbers import divisors
 from scalemodel.base.text import percent_text, size_text, time_text
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.evaluation import Evaluation, decoder_estimate, evaluate
 from scalemodel.estimator.losses import Loss, losses, what_limits
 from scalemodel.estimator.verdicts import verdict_message
@@ -461,6 +462,7 @@ class Diagnosis:
         return "\n".join(lines)
 
 
+@named_arguments
 def diagnose(est: Evaluation, count: int = 3) -> Diagnosis:
     """Name what limits a step, the speed of light, and the changes that would help most.
 

@@ -13,6 +13,7 @@ import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.answer import verdict_text
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.evaluation import tables_for
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.clusters import PARTS_KEY
@@ -125,6 +126,7 @@ class MixedEstimate:
         return {"parts": parts, "placement": self.cluster.placement, **plan, **figures}
 
 
+@named_arguments
 def mixed_cluster(
     source: Mapping[str, int] | str | Path, *, placement: str | None = None
 ) -> MixedCluster:
@@ -187,6 +189,7 @@ def _read_parts(source: str) -> tuple[list[tuple[Any, int]], str]:
     return parts, placement
 
 
+@named_arguments
 def estimate_mixed(
     model: str | Path | Model | dict[str, Any],
     cluster: MixedCluster,

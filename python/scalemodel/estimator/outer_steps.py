@@ -7,6 +7,7 @@ from typing import Any
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate
 
 
@@ -55,6 +56,7 @@ class OuterStepEstimate:
         return self.memory_bytes <= float(self.estimate.memory_capacity_bytes)
 
 
+@named_arguments
 def outer_steps(est: Estimate, **knobs: Any) -> OuterStepEstimate:
     """The step of islands that each train as an estimate says, and meet every few steps.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.words import named_arguments
 from scalemodel.codesign.vary import Hardware
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.explorer.controls import Controls
@@ -289,6 +290,7 @@ class Explorer:
         return f"Explorer({self.model.name}, {self.estimate!r})"
 
 
+@named_arguments
 def explore(
     model: ModelLike,
     cluster: ClusterLike,

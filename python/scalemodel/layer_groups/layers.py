@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_fields
 from scalemodel.layer_groups.group import Group, count_of, flag_of, number_of, tokens_of
 
 
@@ -24,6 +25,7 @@ def _per_table(group: EmbeddingTables, name: str) -> list[float]:
     return [float(item) for item in values]
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingTables(Group):
     """Embedding tables; the rows of a sample are summed table by table.
@@ -82,6 +84,7 @@ class EmbeddingTables(Group):
         )
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class Mlp(Group):
     """Layers ``widths[0] x widths[1]``, ``widths[1] x widths[2]``...; tensor-parallel in pairs.
@@ -121,6 +124,7 @@ class Mlp(Group):
         )
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class Interaction(Group):
     """How the features of a recommendation model meet.
@@ -162,6 +166,7 @@ class Interaction(Group):
         )
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class Transformer(Group):
     """Equal transformer layers: an attention and a feed-forward block each.
@@ -252,6 +257,7 @@ class Transformer(Group):
         )
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class Convolution(Group):
     """Layers of a convolutional network over one map: a level of a U-Net, both its ways.
@@ -313,6 +319,7 @@ class Convolution(Group):
         )
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class TokenEmbedding(Group):
     """Token embedding and, where `positions` is above 0, a learned position table.
@@ -337,6 +344,7 @@ class TokenEmbedding(Group):
         )
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class PatchEmbedding(Group):
     """Image patches of `patch_values` values each, projected to `hidden`, with positions.
@@ -360,6 +368,7 @@ class PatchEmbedding(Group):
         )
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class Head(Group):
     """Classes or vocabulary, with final norm and loss.

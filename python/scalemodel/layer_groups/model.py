@@ -12,6 +12,7 @@ import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.safe_text import plain
+from scalemodel.base.words import named_arguments
 from scalemodel.layer_groups.generation import GenerationFacts, facts_from
 from scalemodel.layer_groups.group import Group
 from scalemodel.layer_groups.layers import (
@@ -287,6 +288,7 @@ def _of_catalogue(name: str) -> ComposedModel:
     return from_table(catalog.load("composed", name), f"composed/{name}.toml")
 
 
+@named_arguments
 def compose(
     source: str | Path | Mapping[str, Any] | resolve.Model | ComposedModel,
     *,

@@ -24,6 +24,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 _DEFAULT_TABLES, _DEFAULT_LAYERS = "table_wise", "ddp"
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class BatchInference(Training):
     """One forward pass over a batch: ranking queries, images or prompts.

@@ -10,6 +10,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import percent_text, time_text
+from scalemodel.base.words import named_arguments
 from scalemodel.post_training.answer import RlEstimate
 from scalemodel.post_training.step import (
     FRAMEWORKS,
@@ -110,6 +111,7 @@ def _row(step: RlEstimate) -> dict[str, Any]:
     }
 
 
+@named_arguments
 def search_rl(
     model: ModelLike,
     cluster: ClusterLike,

@@ -12,6 +12,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import size_text
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.post_training.answer import RlEstimate
 from scalemodel.post_training.task import Rl, whole_number
@@ -170,6 +171,7 @@ def _whole_steps(staleness: object, *, colocated: bool) -> int:
     return staleness
 
 
+@named_arguments
 def estimate_rl(
     model: ModelLike,
     train: ClusterLike,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_fields
 from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.tasks import Precision
 from scalemodel.serving.task import number_from_to
@@ -18,6 +19,7 @@ Algorithm = Literal["grpo", "ppo", "dapo", "rloo"]
 _ALGORITHMS = ("grpo", "ppo", "dapo", "rloo")
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class Rl:
     """A step of reinforcement learning on a language model.

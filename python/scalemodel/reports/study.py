@@ -12,6 +12,7 @@ import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import replacing
 from scalemodel.base.progress import Progress, watched
+from scalemodel.base.words import named_arguments
 from scalemodel.layer_groups.model import is_composed
 from scalemodel.reports import markup, sections
 from scalemodel.resolve import Network
@@ -104,6 +105,7 @@ def _code(question: Question, top: int) -> str:
     )
 
 
+@named_arguments
 def report(
     model: ModelLike,
     cluster: ClusterLike,

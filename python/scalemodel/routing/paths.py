@@ -10,6 +10,7 @@ import numpy as np
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.report import DISCONNECTED, OK
 from scalemodel.routing.route import as_fabric, options_of
@@ -200,6 +201,7 @@ class _Run:
         return frame
 
 
+@named_arguments
 def plan_paths(
     fabric: Fabric | Cluster,
     demands: pd.DataFrame,

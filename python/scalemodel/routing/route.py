@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.network import NetworkReport, route_jobs
@@ -136,6 +137,7 @@ def route(
 ) -> RoutingReport: ...
 
 
+@named_arguments
 def route(
     cluster: Fabric | Cluster,
     jobs: Any,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.route import as_fabric, as_traffic, options_of
 from scalemodel.routing.schedules import schedules_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from scalemodel.resolve import Cluster
 
 
+@named_arguments
 def time_shifts(
     fabric: Fabric | Cluster,
     jobs: Traffic | pd.DataFrame | Iterable[Mapping[str, Any]],

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.progress import Progress, watched
+from scalemodel.base.words import named_arguments
 from scalemodel.routing.completion import CompletionTimes
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.report import DISCONNECTED, OK
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FORECASTS = ("active", "announced", "admitted")
 
 
+@named_arguments
 def simulate_network(
     fabric: Fabric | Cluster,
     jobs: Traffic | pd.DataFrame | Iterable[Mapping[str, Any]],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.routing.fabric import Bandwidth, Fabric
 from scalemodel.routing.report import OK
 from scalemodel.routing.route import route
@@ -33,6 +34,7 @@ def _time_s(fabric: Fabric, jobs: list[Mapping[str, Any]], effort: float) -> tup
     return min(times), report.verdict
 
 
+@named_arguments
 def design_topology(
     nics: int,
     strategies: Mapping[str, Mapping[str, Any]],

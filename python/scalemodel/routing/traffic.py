@@ -12,6 +12,7 @@ import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.units import parse_quantity, value_of
+from scalemodel.base.words import named_arguments
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
@@ -412,6 +413,7 @@ def _phases(frame: pd.DataFrame, overlap: Iterable[Iterable[str]]) -> tuple[list
     return labels, np.array([labels.index(together[str(name)]) for name in frame["phase"]])
 
 
+@named_arguments
 def traffic(
     model: str | Path | Model | dict[str, Any],
     cluster: str | Path | Cluster | dict[str, Any],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.routing.fabric import Fabric
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 COLLECTIVES = ("broadcast", "all_reduce")
 
 
+@named_arguments
 def pack_trees(
     fabric: Fabric, *, root: int = 0, collective: str = "broadcast", accuracy: float = 0.05
 ) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.progress import Progress, watched
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import MEMORY_COLUMNS, tables_for
 from scalemodel.search.framework_cases import Case
@@ -247,6 +248,7 @@ def _worths(
         }
 
 
+@named_arguments
 def explain_choice(
     ranking: Ranking, *, threads: int | None = None, progress: Progress = None
 ) -> Choice:

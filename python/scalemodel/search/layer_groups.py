@@ -13,6 +13,7 @@ from scalemodel.base.answer import verdict_text
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.progress import Progress, watched
 from scalemodel.base.threads import worker_threads
+from scalemodel.base.words import named_fields
 from scalemodel.layer_groups.estimate import (
     GroupEstimate,
     checked_ablation,
@@ -55,6 +56,7 @@ def _automatic(names: Sequence[str], accelerators: int, node: int) -> list[str]:
     return meshes
 
 
+@named_fields
 @dataclass(frozen=True)
 class GroupSpace:
     """Values of the meshes and schedules that a search of group strategies combines.

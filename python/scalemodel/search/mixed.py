@@ -11,6 +11,7 @@ from typing import Any
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.mixed import (
     PLACEMENTS,
     SPLITS,
@@ -45,6 +46,7 @@ _USUAL = Space(
 )
 
 
+@named_arguments
 def search_mixed(
     model: str | Path | Model | dict[str, Any],
     cluster: MixedCluster | str | Path,

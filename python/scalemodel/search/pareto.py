@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.words import named_arguments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,6 +171,7 @@ def _objectives(
     return signed
 
 
+@named_arguments
 def pareto(
     frame: pd.DataFrame | Any,
     minimize: str | Sequence[str] = (),

@@ -12,6 +12,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import percent_text, size_text, time_text
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import stack_at, tables_by
 from scalemodel.resolve.clusters import ClusterLike
@@ -183,6 +184,7 @@ def _steps(asked: _Asked, none: Estimate) -> Iterator[tuple[str, Estimate]]:
         yield f"full, {count} layers", asked.estimate("full", count)
 
 
+@named_arguments
 def plan_recompute(
     model: ModelLike,
     cluster: ClusterLike,

@@ -10,6 +10,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import percent_text, size_text, time_text
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.estimator.evaluation import stack_of
 from scalemodel.estimator.verdicts import what_is_wrong
@@ -205,6 +206,7 @@ def _chunks(pp: int, layers: int, given: Sequence[int] | None) -> Iterator[int]:
     yield from whole or [2]
 
 
+@named_arguments
 def compare_schedules(
     model: ModelLike,
     cluster: ClusterLike,

@@ -234,6 +234,7 @@ def sweep(
     return pd.concat(list(executor.map(_sweep_shard, parts)))
 
 
+@named_arguments
 def sweep_chunks(
     model: ModelLike,
     cluster: ClusterLike,

@@ -13,6 +13,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.answer import ColumnAnswer
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
 from scalemodel.serving.batches import doublings
@@ -80,6 +81,7 @@ class EncoderPool(ColumnAnswer):
         return {**self.layout.to_dict(), "verdict": self.verdict, **self._columns}
 
 
+@named_arguments
 def serve_encoders(
     model: Any,
     cluster: Any,

@@ -12,6 +12,7 @@ import scalemodel._core as _core
 from scalemodel._core import Autoscaler, CacheTier, Failures, Outage, RouterPolicy, Shedding
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.threads import progress_bar
+from scalemodel.base.words import named_arguments
 from scalemodel.serving.fleet_parts import (
     FleetPart,
     class_limits,
@@ -27,6 +28,7 @@ from scalemodel.serving.task import number_from_to
 _MOST_STORE_TOKENS = 1e15
 
 
+@named_arguments
 def simulate_fleet(
     trace: RequestStream,
     fleet: Any,

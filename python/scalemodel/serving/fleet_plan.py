@@ -11,6 +11,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel._core import Autoscaler, Failures, Outage
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.resolve.engines import DEFAULT_ENGINE
 from scalemodel.serving.fleet_parts import FleetPart, policy_of
 from scalemodel.serving.fleet_pool_search import PoolSearch
@@ -205,6 +206,7 @@ def _kinds(
     return found
 
 
+@named_arguments
 def plan_fleet(
     trace: RequestStream | Mapping[str, RequestStream],
     models: Any,

@@ -13,6 +13,7 @@ import numpy as np
 import scalemodel._core as _core
 from scalemodel._core import Autoscaler, CacheTier, Failures, Outage, RouterPolicy
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_parts import FleetPart, fleet_of
 from scalemodel.serving.plan import ServingPlan, ranks_of
@@ -113,6 +114,7 @@ class ServedPools(ServedStream):
         return found
 
 
+@named_arguments
 def simulate_pools(
     trace: RequestStream,
     prefill: Any,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_parts import FleetPart, fleet_of, policy_of
 from scalemodel.serving.plans import layout_text
@@ -49,6 +50,7 @@ class _Shard:
         return row
 
 
+@named_arguments
 def study_fleets(
     trace: RequestStream,
     fleets: Sequence[Any] | Mapping[str, Any],

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scalemodel._core as _core
 from scalemodel._core import SchedulerLimits
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments, named_fields
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.encoders import images_of
 from scalemodel.serving.plan import ServingPlan
@@ -50,6 +51,7 @@ _MOST_TOKENS = 10**9
 _MOST_IMAGES = 10**6
 
 
+@named_fields
 @dataclass(frozen=True)
 class PromptRequest:
     """A request whose content is known, so that what it shares with others is.
@@ -366,6 +368,7 @@ class PrefixHits(NamedTuple):
         return self.hit_tokens / self.tokens
 
 
+@named_arguments
 def prefix_hits(
     requests: Iterable[PromptRequest],
     *,
@@ -416,6 +419,7 @@ def prefix_hits(
     return PrefixHits(*_core.prefix_hits(room, block_tokens, *columns))
 
 
+@named_arguments
 def replay_schedule(
     requests: Iterable[PromptRequest],
     *,

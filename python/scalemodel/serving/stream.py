@@ -14,6 +14,7 @@ from scalemodel.base.columns import same_columns
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.progress import Progress, watched
 from scalemodel.base.text import time_text
+from scalemodel.base.words import named_arguments
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.plan import ServingPlan
 from scalemodel.serving.task import Inference
@@ -130,6 +131,7 @@ class RequestStream:
         return len(self) / span if span > 0 else float("inf")
 
 
+@named_arguments
 def request_stream(
     task: Inference,
     *,

@@ -9,6 +9,7 @@ import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel._core import CacheTier, StartUp, TierReach
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.resolve.reader import Reader
 from scalemodel.serving.plan import ServingPlan, ranks_of
 from scalemodel.serving.task import number_from_to
@@ -42,6 +43,7 @@ def _running(plan: ServingPlan) -> _core.Instance:
     return plan.instance
 
 
+@named_arguments
 def cache_tiers(
     setup: str,
     plan: ServingPlan,
@@ -153,6 +155,7 @@ def _rank_capacity(entry: Reader, plan: ServingPlan) -> float:
     return entry.quantity("capacity_per_accelerator", "bytes")
 
 
+@named_arguments
 def tier_table(
     plan: ServingPlan,
     tiers: Sequence[CacheTier],
@@ -211,6 +214,7 @@ def tier_table(
     return pd.DataFrame(rows)
 
 
+@named_arguments
 def startup_s(
     plan: ServingPlan,
     source: str = "disk",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalemodel._core import Outage
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_parts import fleet_of
 from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
@@ -27,6 +28,7 @@ _PLAN_KEYS = ("rate", "lost", "clusters", "limits")
 _WRONGS = ("failures", "outages", "store_tokens", "seed")
 
 
+@named_arguments
 def what_if_fleet(
     trace: RequestStream,
     fleet: Any,
@@ -108,6 +110,7 @@ def _gone(trace: RequestStream, replicas: int) -> Outage:
     return Outage(begin_s=middle, end_s=1e12, first=0, count=replicas)
 
 
+@named_arguments
 def what_if_plan(
     trace: RequestStream | Mapping[str, RequestStream],
     models: Any,

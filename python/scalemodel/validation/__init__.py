@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.validation.operators.score import OperatorScores
 from scalemodel.validation.operators.score import score as _score_operators
 from scalemodel.validation.operators.table import OPERATOR_KINDS, WORK_KINDS, available_kinds
@@ -54,6 +55,7 @@ def _check_kind(kind: str) -> None:
     )
 
 
+@named_arguments
 def validate(
     kind: str,
     path: str | os.PathLike[str] | None = None,

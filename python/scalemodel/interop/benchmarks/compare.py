@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import percent_text
+from scalemodel.base.words import named_arguments
 from scalemodel.interop.benchmarks.formats import read_bench
 from scalemodel.interop.benchmarks.prediction import (
     Prediction,
@@ -244,6 +245,7 @@ def _compared(run: BenchRun, plan: Serving, count: int) -> ComparedRun:
     return replace(found, prediction=prediction._replace(values=values))
 
 
+@named_arguments
 def compare_bench(
     file: str | os.PathLike[str],
     plan: Serving | None = None,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.reading import LARGEST_RECORD, parse_json, read_text
+from scalemodel.base.words import named_arguments
 from scalemodel.interop.benchmarks.record import (
     BenchRun,
     Record,
@@ -364,6 +365,7 @@ def _parsed(text: str, where: str) -> list[tuple[Any, str]]:
     return found
 
 
+@named_arguments
 def read_bench(file: str | os.PathLike[str]) -> tuple[BenchRun, ...]:
     """The runs in a file of a load generator.
 

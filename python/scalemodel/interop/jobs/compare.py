@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.estimator.evaluation import running_estimate
 from scalemodel.interop.jobs.logs import Log, read_log
@@ -175,6 +176,7 @@ def asked(log: Log, cluster: Any, accelerators: int | None, stack: str) -> Estim
     return estimate(settings.model, where, settings.task, settings.strategy, stack=stack)
 
 
+@named_arguments
 def compare_log(
     log: str | os.PathLike[str],
     est: Estimate | None = None,

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_fields
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import running_estimate
 from scalemodel.interop.jobs.suspects import Suspect, suspects
@@ -24,6 +25,7 @@ class SlowStepWarning(UserWarning):
     """A job runs slower than the interval of its prediction."""
 
 
+@named_fields
 class StepTimeMonitor:
     """Compares the steps of a running job with their prediction and says when they fall behind.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import time_text
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator import uncertainty
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.estimator.evaluation import running_estimate
@@ -314,6 +315,7 @@ def _step(profile: Profile, measured: Estimate, other: Estimate, nodes: int) -> 
     return ProjectedStep(nodes, other, *ends, same, known.carried_fraction, tuple(beyond.values()))
 
 
+@named_arguments
 def project(
     profile: Any,
     est: Estimate | None = None,

@@ -12,6 +12,7 @@ from typing import Any, Final
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.reading import read_text
 from scalemodel.base.text import time_text
+from scalemodel.base.words import named_arguments
 from scalemodel.interop.post_training_settings import nemo_rl, verl
 from scalemodel.interop.post_training_settings.values import asked_of, started
 from scalemodel.interop.serving_settings.yaml_reader import read_yaml
@@ -54,6 +55,7 @@ class RlSettings:
         return started(like, self.values)
 
 
+@named_arguments
 def launch_rl(step: RlEstimate, framework: str) -> Launch:
     """How to start a predicted step of reinforcement learning in a framework.
 
@@ -103,6 +105,7 @@ def launch_rl(step: RlEstimate, framework: str) -> Launch:
     )
 
 
+@named_arguments
 def read_rl(framework: str, source: str | Path | Mapping[str, Any]) -> RlSettings:
     """What settings of a post-training framework say of a step.
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.reading import parse_json, read_text
+from scalemodel.base.words import named_arguments
 from scalemodel.interop.serving_settings.engines import read_server
 from scalemodel.interop.serving_settings.inferencex import read_inferencex
 from scalemodel.interop.serving_settings.objects import KINDS, paired, read_objects
@@ -100,6 +101,7 @@ def _tables(framework: str, source: object) -> list[Any]:
     return read_documents(text, framework)
 
 
+@named_arguments
 def read_serving(
     framework: str,
     source: object,

@@ -10,6 +10,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.text import size_text
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import stack_of
 from scalemodel.interop.settings import (
@@ -98,6 +99,7 @@ def _predicted(est: Estimate) -> str:
     )
 
 
+@named_arguments
 def launch(est: Estimate, framework: str, *, scheduler: str | None = None) -> Launch:
     """How to start the strategy of an estimate in a training framework.
 
@@ -161,6 +163,7 @@ def launch(est: Estimate, framework: str, *, scheduler: str | None = None) -> La
     )
 
 
+@named_arguments
 def read_settings(
     framework: str,
     source: object,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments, named_fields
 from scalemodel.interop.torch_modules.recording import Operator, Recording, Step, record
 from scalemodel.layer_groups import ComposedModel, EmbeddingTables, compose
 from scalemodel.layer_groups.group import Group
@@ -19,6 +20,7 @@ _MOST_GROUPS, _MOST_UNITS = 16, 64
 Unit = tuple[float, float, tuple[Operator, ...]]
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class RecordedLayers(Group):
     """Layers as a forward pass of a PyTorch module ran them. Made by `from_torch`.
@@ -213,6 +215,7 @@ def _layers_of(recording: Recording) -> list[_Stretch]:
     return stretches
 
 
+@named_arguments
 def from_torch(module: Any, example_inputs: Any, *, name: str = "") -> ComposedModel:
     """A model of layer groups from a PyTorch module, without its weights and without data.
 

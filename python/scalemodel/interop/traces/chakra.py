@@ -18,6 +18,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import write_whole
 from scalemodel.base.reading import LARGEST_RECORD, read_bytes
 from scalemodel.base.safe_text import plain
+from scalemodel.base.words import named_arguments
 from scalemodel.interop.traces import protobuf as wire
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def _nodes(events: pd.DataFrame, stages: int) -> list[Node]:
     return nodes
 
 
+@named_arguments
 def write_chakra(timeline: Timeline, folder: str | os.PathLike[str]) -> list[Path]:
     """Write a predicted step as Chakra execution traces, one file per pipeline stage.
 
@@ -258,6 +260,7 @@ def _read_node(raw: bytes) -> Node:
     )
 
 
+@named_arguments
 def read_chakra(path: str | os.PathLike[str]) -> list[Node]:
     """Nodes of a Chakra execution trace.
 

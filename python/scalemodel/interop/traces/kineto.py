@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.reading import parse_json, read_unpacked
 from scalemodel.base.safe_text import plain
+from scalemodel.base.words import named_arguments
 from scalemodel.interop.traces.host import kind_of_operator, operators
 
 if TYPE_CHECKING:
@@ -308,6 +309,7 @@ def _products(
     return rows
 
 
+@named_arguments
 def read_kineto(path: str | os.PathLike[str]) -> KinetoTrace:
     """Read a trace that PyTorch's profiler wrote for one rank.
 

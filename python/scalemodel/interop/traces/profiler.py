@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import write_whole
+from scalemodel.base.words import named_arguments
 
 if TYPE_CHECKING:
     from scalemodel.estimator.timeline import Timeline
@@ -89,6 +90,7 @@ def _rank_events(timeline: Timeline, rank: int, steps: int) -> list[dict[str, An
     return found
 
 
+@named_arguments
 def write_kineto(
     timeline: Timeline, folder: str | os.PathLike[str], *, steps: int = 3
 ) -> list[Path]:

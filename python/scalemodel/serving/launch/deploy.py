@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol, get_args
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.safe_text import plain
+from scalemodel.base.words import named_arguments
 from scalemodel.serving.launch import manifests, sglang, tensorrt_llm, vllm
 from scalemodel.serving.launch.commands import ENGINES, alone, family_of, shell, start_of
 from scalemodel.serving.launch.instance import HEAD, Instance, Start
@@ -187,6 +188,7 @@ def _promise(plan: ServingPlan | TwoPools) -> list[str]:
     return [*found, f"{missed} does not hold"] if missed else found
 
 
+@named_arguments
 def launch_serving(
     plan: ServingPlan | TwoPools, target: Target = "command", *, name: str = ""
 ) -> ServingLaunch:

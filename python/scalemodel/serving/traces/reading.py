@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.reading import reading
+from scalemodel.base.words import named_arguments
 from scalemodel.serving.traces.checking import LEGAL, TraceColumns, TracePart
 from scalemodel.serving.traces.layouts import layout_of
 from scalemodel.serving.traces.trace import Trace
@@ -244,6 +245,7 @@ def _span(start_s: float | None, end_s: float | None) -> tuple[float, float]:
     return begin, end
 
 
+@named_arguments
 def read_trace(
     path: str | os.PathLike[str],
     format: str | None = None,

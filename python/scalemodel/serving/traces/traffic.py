@@ -16,6 +16,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import replacing
 from scalemodel.base.reading import read_json
 from scalemodel.base.text import time_text
+from scalemodel.base.words import named_arguments
 from scalemodel.serving.traces.columns import Floats, Whole, gathered, renumbered
 from scalemodel.serving.traces.sessions import turns_of
 from scalemodel.serving.traces.trace import Trace
@@ -400,6 +401,7 @@ def _arrival_process(arrival_s: Floats) -> tuple[Floats, float, float]:
     return counts * (bins / count), float(ties.mean()) if ties.size else 0.0, variation
 
 
+@named_arguments
 def fit_traffic(trace: Trace) -> TrafficProfile:
     """What the traffic of a trace is like, to draw as much of it as is wanted.
 
