@@ -9,10 +9,9 @@ namespace {
 
 constexpr int kSteps = 5;
 constexpr double kValueBytes = 2;  ///< BF16
-/// Kernels of a matrix: three GEMMs and two copies a step, and those of the momentum around them.
-/// The loop over matrices is Python's: each takes twice as long to launch as one of a layer, 13 to
-/// 14 us on the host of one H200 (tests/benchmarks/training_steps.py, torch 2.11.0).
-constexpr double kKernels = 5 * kSteps + 12, kLaunches = 2.2;
+/// Kernels of a matrix, launched one by one by a loop in Python: three GEMMs and two copies a step,
+/// and those of the momentum around them.
+constexpr double kKernels = 5 * kSteps + 12;
 
 }  // namespace
 
@@ -26,7 +25,7 @@ Seconds newton_schulz_time(double rows, double columns, const GemmTimer& timer,
       Bytes{2 * kValueBytes * (m * m + m * n)},
       cluster.accelerator.elementwise.add_fraction * stack.memory_efficiency, cluster.accelerator);
   return max(kSteps * (gemm(m, n) + gemm(m, m) + gemm(n, m) + copies),
-             kLaunches * kKernels * stack.host_launch);
+             stack.update_launches * kKernels * stack.host_launch);
 }
 
 Orthogonalisation orthogonalisation(const LayerKind& kind, const LayerLayout& layout,
@@ -45,8 +44,13 @@ Orthogonalisation orthogonalisation(const LayerKind& kind, const LayerLayout& la
     for (const LayerOperator& op : unit.operators) {
       if (!op.has_weight() || op.routes || op.vocabulary) continue;
       const double tp = unit.on_copies(op) ? layout.etp : layout.tp;
-      if (op.parts.empty()) add(unit, op, op.local_columns(tp));
-      for (const ColumnPart& part : op.parts) add(unit, op, op.local_columns(part, tp));
+      // Queries, keys and values are told apart; gate and up only where they are two layers.
+      const bool gate = op.parts.size() == 2;
+      if (op.parts.empty() || (gate && !stack.split_gate)) {
+        add(unit, op, op.local_columns(tp));
+      } else {
+        for (const ColumnPart& part : op.parts) add(unit, op, op.local_columns(part, tp));
+      }
     }
   }
   return sum;

@@ -30,12 +30,13 @@ _ROUTINGS = ("forced", "natural")
 _CONTEXTS = ("ring", "all_to_all", "all_gather")
 _RECOMPUTATIONS = ("none", "selective", "full")
 _EVIDENCE = ("submission", "functional")
+_OPTIMIZERS = ("adam", "muon")
 _KEYS = {
-    *("frameworks", "models", "accelerators", "formats", "tasks", "from", "to"),
+    *("frameworks", "models", "names", "accelerators", "formats", "tasks", "from", "to"),
     *("tp", "pp", "cp"),
     *("recompute", "overlap_tp", "attention", "packed", "documents", "lora_targets"),
     *("context", "routing", "imbalance", "expert_spread", "evidence", "moment_bytes"),
-    *("stack", "modules", "source"),
+    *("optimizer", "stack", "modules", "source"),
 }
 _FACTS = frozenset(row["name"] for row in _core.Stack.fields()) - set(FITTED_CONSTANTS)
 #: Bounds from here on are years of publication, those below are releases such as 26.06.
@@ -65,6 +66,8 @@ class Run:
         Ranks that a layer, the layers and a sequence are divided over.
     routing : str
         ``forced`` where the run says that its router spreads tokens evenly, else ``natural``.
+    model : str
+        As printed.
     """
 
     framework: str
@@ -77,6 +80,7 @@ class Run:
     pp: int = 1
     cp: int = 1
     routing: str = "natural"
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ class Recipe:
         Matrices beside which adapters sit.
     moment_bytes : int
         Of each moment of the optimizer; 0 where recipes are silent.
+    optimizer : str
+        As of `scalemodel.Training`; empty where recipes are silent.
     evidence : str
         What such runs are timed for, as `scalemodel.estimator.uncertainty.Situation` has it.
     stack : tuple of (str, object)
@@ -125,6 +131,7 @@ class Recipe:
     expert_spread: float = 0.0
     lora_targets: str = ""
     moment_bytes: int = 0
+    optimizer: str = ""
     evidence: str = ""
     stack: tuple[tuple[str, object], ...] = ()
     sources: tuple[str, ...] = ()
@@ -189,6 +196,7 @@ def _matches(table: Mapping[str, Any], run: Run) -> bool:
     return (
         any(part in framework for part in table["frameworks"])
         and _names(table.get("models", ()), run.model_class)
+        and any(part in run.model.lower() for part in table.get("names", ("",)))
         and _names(table.get("accelerators", ()), run.accelerator, architecture)
         and _names(table.get("formats", ()), run.number_format)
         and _names(table.get("tasks", ()), run.method)
@@ -220,7 +228,12 @@ def check_recipe(table: Mapping[str, Any], where: str) -> None:
             raise ScaleModelError(f"{where}: {key}={wrong[0]!r}; legal are {', '.join(values)}")
     if wrong := sorted({table.get(key, "one") for key in ("tp", "pp", "cp")} - set(_RANKS)):
         raise ScaleModelError(f"{where}: {wrong[0]!r} ranks; legal are {', '.join(_RANKS)}")
-    chosen = (("routing", _ROUTINGS), ("context", _CONTEXTS), ("evidence", _EVIDENCE))
+    chosen = (
+        ("routing", _ROUTINGS),
+        ("context", _CONTEXTS),
+        ("evidence", _EVIDENCE),
+        ("optimizer", _OPTIMIZERS),
+    )
     for key, values in chosen:
         if table.get(key, values[0]) not in values:
             raise ScaleModelError(f"{where}: {key}={table[key]!r}; legal are {', '.join(values)}")
@@ -291,6 +304,7 @@ def recipe_for(run: Run) -> Recipe:
         ),
         context=next((t["context"] for t in matching if t.get("context")), ""),
         moment_bytes=next((int(t["moment_bytes"]) for t in matching if "moment_bytes" in t), 0),
+        optimizer=next((t["optimizer"] for t in matching if t.get("optimizer")), ""),
         evidence=next((t["evidence"] for t in matching if t.get("evidence")), ""),
         stack=tuple(sorted(facts.items())),
         sources=tuple(str(table["source"]) for table in matching),

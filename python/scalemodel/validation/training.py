@@ -344,6 +344,7 @@ def _recipe(
             method=method,
             year=_year(row),
             routing=_routing(row),
+            model=row.text("model"),
             **{key: strategy[key] for key in ("tp", "pp", "cp")},
         )
     )
@@ -433,8 +434,9 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     if recipe.context and strategy["cp"] > 1:
         strategy["context"] = recipe.context
     flags = row.text("other_flags").lower()
-    if re.search(r"\boptimizer\s*=\s*\w*muon\b", flags):
-        task["optimizer"] = "muon"
+    said = re.search(r"\boptimizer\s*=\s*(?:\w+_)?(adam|muon)", flags)
+    if optimizer := said[1] if said else recipe.optimizer:
+        task["optimizer"] = optimizer
     if re.search(r"\bexp_avg_dtype\s*=\s*(bfloat16|bf16|fp16)\b", flags):
         task["moment_bytes"] = 2
     elif recipe.moment_bytes:

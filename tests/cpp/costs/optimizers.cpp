@@ -46,6 +46,21 @@ TEST_CASE("a loop over small matrices waits for the CPU") {
   const Seconds small = newton_schulz_time(64, 64, timer, cluster, stack);
   CHECK(small == newton_schulz_time(64, 128, timer, cluster, stack));
   CHECK(newton_schulz_time(16384, 16384, timer, cluster, stack) > small);
+  stack.update_launches = 2;
+  CHECK(newton_schulz_time(64, 64, timer, cluster, stack) == 2 * small);
+}
+
+TEST_CASE("gate and up are one matrix where one GEMM computes both, queries and keys never are") {
+  const Cluster cluster = testing::reference_cluster(8);
+  const GemmTimer timer(cluster.accelerator, Precision::bf16);
+  const Model model = make_decoder(testing::dense_7b_shape());
+  Stack stack;
+  const auto matrices = [&] {
+    return orthogonalisation(model.kinds.front(), {}, timer, cluster, stack).dense;
+  };
+  CHECK(matrices() == 6);  // queries, keys, values, projection, gate with up, down
+  stack.split_gate = true;
+  CHECK(matrices() == 7);
 }
 
 TEST_CASE("Muon holds one moment of matrices and two of embedding and head") {

@@ -95,3 +95,26 @@ def test_steps_measured_after_the_fit_are_met_muon_among_them() -> None:
     assert sum(by_muon) == 4
     assert statistics.fmean(map(abs, found)) < 0.08
     assert max(map(abs, found)) < 0.15
+
+
+@pytest.mark.parametrize(("row_id", "adam", "muon"), [("T1420", 1051, 1029), ("T1407", 713, 686)])
+def test_muon_lengthens_a_step_as_published(row_id: str, adam: float, muon: float) -> None:
+    """TFLOP/s of a model on GB300 with either, the Newton-Schulz steps not counted.
+
+    Source: developer.nvidia.com/blog/advancing-emerging-optimizers-for-accelerated-llm-training-
+    with-nvidia-megatron, table 1 (Megatron-Bridge 26.02).
+    """
+    row = next(each for each in records(published_table("training")) if each["row_id"] == row_id)
+
+    def step_s(optimizer: str) -> float:
+        asked = question(Row({**row, "other_flags": f"optimizer={optimizer}"}))
+        return Predictor().predict(asked).step_time_s
+
+    assert step_s("muon") / step_s("adam") == pytest.approx(adam / muon, abs=0.01)
+
+
+def test_the_recipe_says_the_optimizer_where_a_run_does_not() -> None:
+    row = next(each for each in records(published_table("training")) if each["row_id"] == "T1420")
+    assert dict(question(Row(row)).task)["optimizer"] == "muon"
+    assert dict(question(Row({**row, "other_flags": "optimizer=adam"})).task)["optimizer"] == "adam"
+    assert "optimizer" not in dict(question(Row({**row, "model": "DeepSeek-V3"})).task)
