@@ -110,6 +110,13 @@ def test_tensor_parallel_exchange_of_experts_is_exposed() -> None:
     assert recipe_for(BRIDGE).overlap_tp is None
 
 
+def test_a_recipe_may_be_of_one_model() -> None:
+    kimi = replace(BRIDGE, model_class="latent_experts", model="Kimi-K2")
+    assert recipe_for(kimi).optimizer == "muon"
+    assert recipe_for(replace(kimi, model="DeepSeek-V3")).optimizer == ""
+    assert recipe_for(replace(kimi, method="lora")).optimizer == ""
+
+
 def test_every_entry_can_be_reached_and_cites() -> None:
     for number, table in enumerate(recipes(), start=1):
         check_recipe(table, f"recipe {number}")
@@ -125,6 +132,7 @@ def test_every_entry_can_be_reached_and_cites() -> None:
             year=round(first) if first > 2000 else None,
             **{key: 2 if table.get(key) == "several" else 1 for key in ("tp", "pp", "cp")},
             routing=table.get("routing", "natural"),
+            model=table.get("names", [""])[0],
         )
         found = recipe_for(asked)
         assert table["source"] in found.sources
