@@ -45,8 +45,7 @@ Orthogonalisation orthogonalisation(const LayerKind& kind, const LayerLayout& la
       if (!op.has_weight() || op.routes || op.vocabulary) continue;
       const double tp = unit.on_copies(op) ? layout.etp : layout.tp;
       // Queries, keys and values are told apart; gate and up only where they are two layers.
-      const bool gate = op.parts.size() == 2;
-      if (op.parts.empty() || (gate && !stack.split_gate)) {
+      if (op.parts.empty() || (op.is_gate_and_up() && !stack.split_gate)) {
         add(unit, op, op.local_columns(tp));
       } else {
         for (const ColumnPart& part : op.parts) add(unit, op, op.local_columns(part, tp));

@@ -104,8 +104,7 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
       grouped && op.bias > 0 ? conditions.stack.biased_gradient_slowdown : 1,
       pieces,
       op.cut == Cut::depth ? pieces : 1};
-  const bool gate = op.parts.size() == 2;
-  if (gate && conditions.stack.split_gate) {
+  if (op.is_gate_and_up() && conditions.stack.split_gate) {
     add_split_gate(p, op, rows / shard.batch, options);
   } else {
     p.builder.linear(op.name, rows / shard.batch, columns, depth, options);

@@ -135,6 +135,8 @@ struct LayerOperator {
   bool causal = true;
   RecurrentShape recurrence;  ///< of a scan
 
+  /// A gate beside the projection up, which stacks compute in one GEMM or in two.
+  bool is_gate_and_up() const { return kind == OperatorKind::gemm && parts.size() == 2; }
   bool has_weight() const { return kind == OperatorKind::gemm && !weightless; }
   double weights() const { return has_weight() ? columns * depth : 0; }
   double parameters() const { return owned * (weights() + bias); }

@@ -226,6 +226,9 @@ def check_recipe(table: Mapping[str, Any], where: str) -> None:
     for key, values in legal:
         if wrong := sorted(set(table.get(key, ())) - set(values)):
             raise ScaleModelError(f"{where}: {key}={wrong[0]!r}; legal are {', '.join(values)}")
+    names = table.get("names", ["any"])
+    if not names or not isinstance(names, list) or any(name != name.lower() for name in names):
+        raise ScaleModelError(f"{where}: names={names!r}; legal is a list of lower-case texts")
     if wrong := sorted({table.get(key, "one") for key in ("tp", "pp", "cp")} - set(_RANKS)):
         raise ScaleModelError(f"{where}: {wrong[0]!r} ranks; legal are {', '.join(_RANKS)}")
     chosen = (

@@ -150,6 +150,10 @@ def test_every_entry_can_be_reached_and_cites() -> None:
         ({"pp": "four"}, "four"),
         ({"routing": "even"}, "even"),
         ({"context": "tree"}, "tree"),
+        ({"optimizer": "sgd"}, "sgd"),
+        ({"names": ["Kimi"]}, "Kimi"),
+        ({"names": []}, "names"),
+        ({"names": "kimi"}, "names"),
         ({"stack": {"gemm_efficiency": 1}}, "gemm_efficiency"),
     ],
 )
