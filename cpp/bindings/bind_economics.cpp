@@ -1,4 +1,5 @@
 #include <pybind11/numpy.h>
+#include <pybind11/stl.h>
 
 #include <vector>
 
@@ -7,9 +8,11 @@
 #include "bindings/record.hpp"
 #include "scalemodel/economics/carbon.hpp"
 #include "scalemodel/economics/failure_simulation.hpp"
+#include "scalemodel/economics/recovery.hpp"
 #include "scalemodel/economics/reliability.hpp"
 #include "scalemodel/economics/run.hpp"
 #include "scalemodel/economics/scaling_law.hpp"
+#include "scalemodel/economics/spares.hpp"
 #include "scalemodel/economics/step.hpp"
 
 namespace scalemodel::bindings {
@@ -205,6 +208,55 @@ void bind_reliability(py::module_& m) {
         "Columns of independent simulated runs.");
 }
 
+void bind_spares(py::module_& m) {
+  bind_record<SparePool>(m, "Nodes beside a job, and what goes on while one is missing.");
+  m.def("shares_under_repair", &shares_under_repair, py::arg("job"), py::arg("pool"),
+        "Share of the time with 0, 1, ... nodes under repair.");
+  m.def("staffed_fraction", &staffed_fraction, py::arg("job"), py::arg("pool"),
+        "Replicas that have all of their nodes, over all, in the mean.");
+  m.def(
+      "ettr_with_spares",
+      [](const FailingJob& job, double interval_s, const SparePool& pool) {
+        return ettr_with_spares(job, Seconds{interval_s}, pool);
+      },
+      py::arg("job"), py::arg("interval_s"), py::arg("pool"),
+      "Productive share with spares and a queue for repaired nodes.");
+}
+
+void bind_recovery(py::module_& m) {
+  bind_record<Recovery>(m, "One way to go on after a loss of nodes.");
+  m.def(
+      "reload_time_s",
+      [](double state_bytes, double nodes, double node_bytes_per_s, double shared_bytes_per_s) {
+        return reload_time(Bytes{state_bytes}, nodes, BytesPerSecond{node_bytes_per_s},
+                           BytesPerSecond{shared_bytes_per_s})
+            .base();
+      },
+      py::arg("state_bytes"), py::arg("nodes"), py::arg("node_bytes_per_s"),
+      py::arg("shared_bytes_per_s") = 0.0, "Seconds to read a state from storage or from peers.");
+  m.def(
+      "work_done_s",
+      [](const Recovery& way, double repair_s, double time_s) {
+        return work_done(way, Seconds{repair_s}, Seconds{time_s}).base();
+      },
+      py::arg("way"), py::arg("repair_s"), py::arg("time_s"),
+      "Work done so long after the loss, in seconds of the job as it was.");
+  m.def(
+      "break_even_repair_s",
+      [](const Recovery& way, const Recovery& other) {
+        return break_even_repair(way, other).base();
+      },
+      py::arg("way"), py::arg("other"),
+      "Repair time from which on one way does more than another.");
+  m.def(
+      "overtakes_at_s",
+      [](const Recovery& way, const Recovery& other, double repair_s, double horizon_s) {
+        return overtakes_at(way, other, Seconds{repair_s}, Seconds{horizon_s}).base();
+      },
+      py::arg("way"), py::arg("other"), py::arg("repair_s"), py::arg("horizon_s"),
+      "When one way is ahead of another for the first time; infinite: not by the horizon.");
+}
+
 }  // namespace
 
 void bind_economics(py::module_& m) {
@@ -212,6 +264,8 @@ void bind_economics(py::module_& m) {
   bind_run(m);
   bind_scaling_law(m);
   bind_reliability(m);
+  bind_spares(m);
+  bind_recovery(m);
 }
 
 }  // namespace scalemodel::bindings

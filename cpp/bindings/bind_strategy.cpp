@@ -1,3 +1,5 @@
+#include <pybind11/stl.h>
+
 #include <string>
 
 #include "bindings/bind.hpp"
@@ -6,6 +8,7 @@
 #include "scalemodel/schedule/outer_steps.hpp"
 #include "scalemodel/strategy/legal.hpp"
 #include "scalemodel/strategy/packing.hpp"
+#include "scalemodel/strategy/replicas.hpp"
 #include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 #include "scalemodel/strategy/task.hpp"
@@ -94,6 +97,42 @@ void bind_asynchronous(py::module_& m) {
       "Seconds of micro-batches in the steady state of a pipeline without flushes.");
 }
 
+void require_nodes(const ReplicaLayout& layout, const std::vector<std::int32_t>& nodes) {
+  for (const std::int32_t node : nodes) {
+    if (node >= 0 && node < layout.nodes()) continue;
+    throw MalformedQuestion("nodes=" + std::to_string(node) + ": must be from 0 to " +
+                            std::to_string(layout.nodes() - 1));
+  }
+}
+
+void bind_replicas(py::module_& m) {
+  py::class_<ReplicaLayout>(m, "ReplicaLayout", "Replicas of a strategy that can run, by node.")
+      .def(py::init<const Strategy&, const Cluster&, const Degrees&>(), py::arg("strategy"),
+           py::arg("cluster"), py::arg("degrees"))
+      .def_property_readonly("replicas", &ReplicaLayout::replicas,
+                             "That hold the whole state each, with no part of it elsewhere.")
+      .def_property_readonly("nodes", &ReplicaLayout::nodes)
+      .def_property_readonly("units", &ReplicaLayout::units,
+                             "Sets of replicas of which no node holds ranks of two.")
+      .def(
+          "on",
+          [](const ReplicaLayout& layout, const std::vector<std::int32_t>& nodes) {
+            require_nodes(layout, nodes);
+            return layout.on(nodes);
+          },
+          py::arg("nodes"), "Replicas with a rank on one of these nodes.")
+      .def(
+          "apart",
+          [](const ReplicaLayout& layout, int count) {
+            if (count < 0 || count > layout.nodes()) {
+              throw MalformedQuestion("count=" + std::to_string(count) + ": must be from 0 to " +
+                                      std::to_string(layout.nodes()));
+            }
+            return layout.apart(count);
+          },
+          py::arg("count"), "So many nodes that hold ranks of as many replicas as they can.");
+}
+
 }  // namespace
 
 void bind_strategy(py::module_& m) {
@@ -117,6 +156,7 @@ Strategy(tp=8, pp=8, vpp=2)
   m.def("resolve_degrees", &resolve_degrees, py::arg("strategy"), py::arg("cluster"),
         py::arg("task"), "What a strategy left open, on this cluster.");
   bind_packing(m);
+  bind_replicas(m);
   bind_outer_steps(m);
   bind_asynchronous(m);
 }

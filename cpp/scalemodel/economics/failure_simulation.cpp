@@ -11,9 +11,9 @@ namespace scalemodel {
 namespace {
 
 /// Nodes that stand ready, and when those under repair come back.
-class SparePool {
+class NodeQueue {
  public:
-  SparePool(int spares, Seconds repair) : ready_(spares), repair_(repair) {}
+  NodeQueue(int spares, Seconds repair) : ready_(spares), repair_(repair) {}
 
   /// A node failed at `now`: how long until another one takes its place.
   Seconds replace(Seconds now) {
@@ -54,7 +54,7 @@ SimulatedRun simulate_run(const FailingJob& job, const SimulationPlan& plan, Spl
   const Hertz rate = job.rate();
   const double node_share = rate > Hertz{} ? job.nodes * job.node_rate / rate : 0;
   const Seconds period = plan.interval + job.write;
-  SparePool pool(plan.spares, plan.repair);
+  NodeQueue pool(plan.spares, plan.repair);
   SimulatedRun run;
   Seconds left = plan.work;
   while (true) {
@@ -93,6 +93,154 @@ SimulatedRun simulate_run(const FailingJob& job, const SimulationPlan& plan, Spl
   }
 }
 
+/// A run of replicas that fail one by one, from event to event.
+class ReplicaRun {
+ public:
+  ReplicaRun(const FailingJob& job, const SimulationPlan& plan, SplitMix random)
+      : job_(job),
+        plan_(plan),
+        random_(random),
+        nodes_(plan.spares, plan.repair),
+        node_share_(job.rate() > Hertz{} ? job.nodes * job.node_rate / job.rate() : 0),
+        phase_left_(plan.interval) {}
+
+  SimulatedRun result() {
+    draw_failure();
+    while (true) {
+      poll_point();
+      const Seconds event = min(fails_at_, changes_at());
+      const Seconds done = until_done(), phase = until_phase_ends();
+      const Seconds span = min(event - now(), min(done, phase));
+      advance(span);
+      if (span == done) return run_;
+      if (span == phase) {
+        next_phase();
+        continue;
+      }
+      run_.time = event;
+      while (!rejoining_.empty() && rejoining_.front() <= now()) rejoining_.pop_front();
+      take_repaired();
+      if (fails_at_ > now()) continue;
+      if (++run_.failures > kMaxFailures) {
+        run_.time = Seconds{kInfinity};
+        return run_;
+      }
+      fail();
+    }
+  }
+
+ private:
+  struct Checkpoint {
+    Seconds work, usable_at;
+  };
+
+  Seconds now() const { return run_.time; }
+  int staffed() const { return plan_.replicas - static_cast<int>(waiting_.size()); }
+  int caught_up() const { return staffed() - static_cast<int>(rejoining_.size()); }
+  bool trains() const { return now() >= stalled_until_ && caught_up() > 0; }
+  double share(int replicas) const { return static_cast<double>(replicas) / plan_.replicas; }
+
+  /// When a replica has caught up, a stall ends or a replica gets its node: whichever is first.
+  Seconds changes_at() const {
+    Seconds at{kInfinity};
+    if (!rejoining_.empty()) at = min(at, rejoining_.front());
+    if (!waiting_.empty()) at = min(at, waiting_.front());
+    if (stalled_until_ > now()) at = min(at, stalled_until_);
+    return at;
+  }
+
+  /// Time until a checkpoint is due or written, at the rate of now.
+  Seconds until_phase_ends() const { return trains() ? phase_left_ : Seconds{kInfinity}; }
+
+  Seconds until_done() const {
+    if (!trains() || writing_) return Seconds{kInfinity};
+    return (plan_.work - work_) / share(caught_up());
+  }
+
+  /// Counts a time in which nothing changes.
+  void advance(Seconds span) {
+    const double queueing = share(plan_.replicas - staffed());
+    if (!trains()) {
+      const bool stalled = now() < stalled_until_;
+      run_.queueing += (stalled ? 0 : queueing) * span;
+      run_.restarting += (stalled ? 1 : 1 - queueing) * span;
+    } else {
+      phase_left_ = max(Seconds{}, phase_left_ - span);
+      if (writing_) {
+        run_.writing += span;
+      } else {
+        work_ += share(caught_up()) * span;
+        run_.queueing += queueing * span;
+        run_.restarting += share(static_cast<int>(rejoining_.size())) * span;
+      }
+    }
+    run_.time += span;
+  }
+
+  void next_phase() {
+    writing_ = !writing_;
+    phase_left_ = writing_ ? job_.write : plan_.interval;
+    if (writing_ && phase_left_ > Seconds{}) return;
+    writing_ = false;
+    phase_left_ = plan_.interval;
+    if (!checkpoints_.empty() && checkpoints_.back().usable_at <= now()) checkpoints_.clear();
+    checkpoints_.push_back({work_, now() + job_.background});
+  }
+
+  void draw_failure() { fails_at_ = now() + exponential(random_, share(staffed()) * job_.rate()); }
+
+  /// One of the replicas that have their nodes fails.
+  void fail() {
+    const int which = random_.below(staffed());
+    if (which < static_cast<int>(rejoining_.size())) rejoining_.erase(rejoining_.begin() + which);
+    stalled_until_ = now() + plan_.stall;
+    Seconds wait;
+    if (random_.unit() < node_share_) wait = nodes_.replace(now());
+    if (wait > Seconds{}) {
+      waiting_.push_back(now() + wait);
+    } else {
+      rejoining_.push_back(now() + job_.restart);
+    }
+    if (caught_up() == 0) lose_state();
+    draw_failure();
+  }
+
+  /// No replica has the state any more: back to the last checkpoint that is of use.
+  void lose_state() {
+    while (!checkpoints_.empty() && checkpoints_.back().usable_at > now()) checkpoints_.pop_back();
+    const Seconds saved = checkpoints_.empty() ? Seconds{} : checkpoints_.back().work;
+    run_.repeated += work_ - saved;
+    work_ = saved;
+    writing_ = false;
+    phase_left_ = plan_.interval;
+  }
+
+  void take_repaired() {
+    if (waiting_.empty() || waiting_.front() > now()) return;
+    for (; !waiting_.empty() && waiting_.front() <= now(); waiting_.pop_front()) {
+      rejoining_.push_back(now() + job_.restart);
+    }
+    draw_failure();
+  }
+
+  FailingJob job_;
+  SimulationPlan plan_;
+  SplitMix random_;
+  NodeQueue nodes_;
+  double node_share_;
+  SimulatedRun run_;
+  Seconds work_, phase_left_, fails_at_, stalled_until_;
+  bool writing_ = false;
+  std::deque<Seconds> rejoining_;  ///< when replicas have caught up, the first one first
+  std::deque<Seconds> waiting_;    ///< when replicas get a node, the first one first
+  std::vector<Checkpoint> checkpoints_;
+};
+
+SimulatedRun simulated_run(const FailingJob& job, const SimulationPlan& plan, SplitMix random) {
+  if (plan.replicas == 1) return simulate_run(job, plan, random);
+  return ReplicaRun(job, plan, random).result();
+}
+
 }  // namespace
 
 std::vector<SimulatedRun> simulate_runs(const FailingJob& job, const SimulationPlan& plan) {
@@ -101,7 +249,7 @@ std::vector<SimulatedRun> simulate_runs(const FailingJob& job, const SimulationP
   runs.reserve(static_cast<std::size_t>(plan.runs));
   for (int i = 0; i < plan.runs; ++i) {
     poll_point();
-    runs.push_back(simulate_run(job, plan, SplitMix(seeds.next())));
+    runs.push_back(simulated_run(job, plan, SplitMix(seeds.next())));
   }
   return runs;
 }

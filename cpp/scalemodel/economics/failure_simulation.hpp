@@ -19,16 +19,19 @@ struct SimulationPlan {
   Seconds repair;    ///< until a failed node stands ready again; 0: replaced at once
   int runs = 1;
   int seed = 0;
+  int replicas = 1;  ///< that fail one by one while the others go on; 1: the job stops whole
+  Seconds stall;     ///< of the other replicas at a failure
 
   bool operator==(const SimulationPlan&) const = default;
 };
 
-/// Where the time of one run went. `time` is the sum of the work and of the four losses.
+/// Where the time of one run went. `time` is the sum of the work and of the four losses; of several
+/// replicas each counts by its share of the job.
 struct SimulatedRun {
   Seconds time;
   Seconds repeated;    ///< work since the last checkpoint, lost
   Seconds writing;     ///< standing still for checkpoints
-  Seconds restarting;  ///< restarts, those cut short by another failure included
+  Seconds restarting;  ///< restarts, those cut short by another failure included, and stalls
   Seconds queueing;    ///< waiting for a node
   int failures = 0;
 
@@ -41,7 +44,12 @@ inline constexpr int kMaxFailures = 1'000'000;
 /// Independent runs of one job; the same seed gives the same runs on every platform. Failures come
 /// at random (exponential times) while the job runs or restarts, not while it waits in the queue.
 /// A run with more than `kMaxFailures` failures ends there, with infinite time.
-/// Preconditions: work and interval positive.
+///
+/// Of several replicas one fails at a time: the others stall for `stall` and go on, it takes a
+/// spare or the next repaired node, restarts for `restart` and copies the state of another. A
+/// replica that waits for a node does not fail. Work is lost only where none is left that has the
+/// state: then the run goes back to its last checkpoint. Source: pytorch/torchft README and
+/// torchft/manager.py. Preconditions: work and interval positive.
 std::vector<SimulatedRun> simulate_runs(const FailingJob& job, const SimulationPlan& plan);
 
 template <>
@@ -54,7 +62,10 @@ struct RecordOf<SimulationPlan> {
       field("spares", &T::spares, 0, 1'000'000, "nodes that stand ready"),
       field("repair_s", &T::repair, 0, 1e9, "until a failed node stands ready; 0 = at once"),
       field("runs", &T::runs, 1, 1'000'000, "independent runs"),
-      field("seed", &T::seed, 0, 2'000'000'000, "of the random numbers")};
+      field("seed", &T::seed, 0, 2'000'000'000, "of the random numbers"),
+      field("replicas", &T::replicas, 1, 1'000'000,
+            "that fail one by one; 1 = the job stops whole"),
+      field("stall_s", &T::stall, 0, 1e8, "of the other replicas at a failure")};
 };
 
 }  // namespace scalemodel

@@ -107,7 +107,7 @@ TEST_CASE("simulated runs agree with the closed form within a percent") {
       job.background = Seconds{write == 1.0 ? 60.0 : 0.0};
       const Seconds interval =
           max(job.background, young_interval(job.write, mean_time_to_failure(job)));
-      const SimulationPlan plan{Seconds{30 * kDay}, interval, 0, {}, 100, 5};
+      const SimulationPlan plan{Seconds{30 * kDay}, interval, 0, {}, 100, 5, 1, {}};
       const double share = plan.work / mean_time(simulate_runs(job, plan));
       CAPTURE(rate);
       CAPTURE(write);
@@ -120,7 +120,7 @@ TEST_CASE("simulated runs agree with the closed form within a percent") {
 TEST_CASE("the time of a run is its work and its losses; equal seeds give equal runs") {
   FailingJob job = job_of(512, 2e-2, 30);
   job.other_rate = Hertz{1e-5};
-  const SimulationPlan plan{Seconds{5 * kDay}, Seconds{1800}, 2, Seconds{2 * kDay}, 50, 9};
+  const SimulationPlan plan{Seconds{5 * kDay}, Seconds{1800}, 2, Seconds{2 * kDay}, 50, 9, 1, {}};
   const std::vector<SimulatedRun> runs = simulate_runs(job, plan);
   for (const SimulatedRun& run : runs) {
     const Seconds sum = plan.work + run.repeated + run.writing + run.restarting + run.queueing;
@@ -137,12 +137,13 @@ TEST_CASE("spares shorten the queue; without failures nothing is lost but checkp
   const FailingJob job = job_of(512, 2e-2, 30);
   Seconds before{1e18};
   for (const int spares : {0, 4, 16, 64}) {
-    const SimulationPlan plan{Seconds{5 * kDay}, Seconds{1800}, spares, Seconds{kDay}, 200, 9};
+    const SimulationPlan plan{
+        Seconds{5 * kDay}, Seconds{1800}, spares, Seconds{kDay}, 200, 9, 1, {}};
     const Seconds mean = mean_time(simulate_runs(job, plan));
     CHECK(mean < before);
     before = mean;
   }
-  const SimulationPlan calm{Seconds{1000}, Seconds{100}, 0, {}, 1, 0};
+  const SimulationPlan calm{Seconds{1000}, Seconds{100}, 0, {}, 1, 0, 1, {}};
   const SimulatedRun run = simulate_runs(job_of(512, 0, 7), calm).front();
   CHECK(run.time == Seconds{1000 + 9 * 7});
   CHECK(run.failures == 0);
@@ -150,7 +151,7 @@ TEST_CASE("spares shorten the queue; without failures nothing is lost but checkp
 
 TEST_CASE("a run that cannot make progress ends, with infinite time") {
   FailingJob job = job_of(1e6, 10, 10);
-  const SimulationPlan plan{Seconds{kDay}, Seconds{3600}, 0, {}, 1, 0};
+  const SimulationPlan plan{Seconds{kDay}, Seconds{3600}, 0, {}, 1, 0, 1, {}};
   CHECK(std::isinf(simulate_runs(job, plan).front().time.base()));
 }
 

@@ -1,0 +1,63 @@
+// Hot spares and replicas that fail one by one: what repair, queue and stalls leave of a long run.
+#pragma once
+
+#include <vector>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/economics/reliability.hpp"
+
+namespace scalemodel {
+
+/// Nodes beside a job, and what goes on while one is missing.
+struct SparePool {
+  int spares = 0;    ///< nodes that stand ready
+  Seconds repair;    ///< until a failed node stands ready again; 0: replaced at once
+  int replicas = 1;  ///< that fail one by one, each of equally many nodes; 1: the job stops whole
+  Seconds stall;     ///< of the other replicas at a failure: the step lost, a new quorum
+
+  bool operator==(const SparePool&) const = default;
+};
+
+/// Share of the time with m = 0, 1, ... nodes under repair:
+///
+///     p(m) ~ r^m / m! prod_{k < m} rate(k),   rate(k) = N r_f running(k) / R
+///
+/// with running(k) = R - max(0, k - s) of R replicas that have all of their nodes: one that waits
+/// for a node does not run, so its other nodes do not fail. Spares do not fail. Any distribution of
+/// repair times gives the same shares, for every node is repaired by itself. Source: Sevastyanov,
+/// Theory of Probability and its Applications 2 (1957) 104; R = 1 is Erlang's loss formula.
+std::vector<double> shares_under_repair(const FailingJob& job, const SparePool& pool);
+
+/// Replicas that have all of their nodes, over all replicas, in the mean: 1 less the share of the
+/// time in the queue.
+double staffed_fraction(const FailingJob& job, const SparePool& pool);
+
+/// Expected productive share of the time with spares and a queue for repaired nodes. One replica:
+///
+///     ETTR = exact_ettr(job, interval) (1 - p(s + 1))
+///
+/// exact, for failures strike only while the job has its nodes. Several replicas: the others stall
+/// at a failure and go on; the lost one comes back `restart` after it has a node again, from its
+/// peers. With q = N r_f / R + r_other / R the failure rate of a replica, repair time r and stall S
+///
+///     share = sum_m p(m) running(m)/R (1 - S/r)^m exp(-r_other running(m)/R S)
+///             exp(-q (restart - S)) / (1 + write/interval)
+///
+/// where (1 - S/r)^m says that none of m nodes under repair failed within the last S, exact for a
+/// repair that always takes r >= S. Only where no replica is left does work since the last
+/// checkpoint get lost, counted to first order in its rate. Precondition: interval > 0.
+double ettr_with_spares(const FailingJob& job, Seconds interval, const SparePool& pool);
+
+template <>
+struct RecordOf<SparePool> {
+  static constexpr std::string_view name = "SparePool";
+  using T = SparePool;
+  static constexpr FieldTable fields{
+      field("spares", &T::spares, 0, 1'000'000, "nodes that stand ready"),
+      field("repair_s", &T::repair, 0, 1e9, "until a failed node stands ready; 0 = at once"),
+      field("replicas", &T::replicas, 1, 1'000'000,
+            "that fail one by one; 1 = the job stops whole"),
+      field("stall_s", &T::stall, 0, 1e8, "of the other replicas at a failure")};
+};
+
+}  // namespace scalemodel
