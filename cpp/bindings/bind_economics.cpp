@@ -195,6 +195,12 @@ void bind_reliability(py::module_& m) {
       py::arg("write_s"), py::arg("mttf_s"), py::arg("restart_s"),
       "Interval of greatest availability.");
   m.def(
+      "mean_repeated_s",
+      [](const FailingJob& job, double interval_s) {
+        return mean_repeated(job, Seconds{interval_s}).base();
+      },
+      py::arg("job"), py::arg("interval_s"), "Work lost at a failure, in the mean.");
+  m.def(
       "first_order_ettr",
       [](const FailingJob& job, double interval_s) {
         return first_order_ettr(job, Seconds{interval_s});
@@ -221,6 +227,8 @@ void bind_spares(py::module_& m) {
       },
       py::arg("job"), py::arg("interval_s"), py::arg("pool"),
       "Productive share with spares and a queue for repaired nodes.");
+  m.def("work_per_paid_node", &work_per_paid_node, py::arg("share"), py::arg("nodes"),
+        py::arg("spares"), py::arg("spare_price"), "Work per hour paid for, spares included.");
 }
 
 void bind_recovery(py::module_& m) {
@@ -234,6 +242,38 @@ void bind_recovery(py::module_& m) {
       },
       py::arg("state_bytes"), py::arg("nodes"), py::arg("node_bytes_per_s"),
       py::arg("shared_bytes_per_s") = 0.0, "Seconds to read a state from storage or from peers.");
+  m.def(
+      "waiting",
+      [](const FailingJob& job, double repeated_s, double reload_s) {
+        return waiting(job, Seconds{repeated_s}, Seconds{reload_s});
+      },
+      py::arg("job"), py::arg("repeated_s"), py::arg("reload_s"),
+      "The job waits for the repair and starts again.");
+  m.def(
+      "restarting",
+      [](const FailingJob& job, double rate_fraction, double repeated_s, double reload_s,
+         double reload_whole_s) {
+        return restarting(job, rate_fraction, Seconds{repeated_s}, Seconds{reload_s},
+                          Seconds{reload_whole_s});
+      },
+      py::arg("job"), py::arg("rate_fraction"), py::arg("repeated_s"), py::arg("reload_s"),
+      py::arg("reload_whole_s"), "The whole job starts again, and once more after the repair.");
+  m.def(
+      "without_replicas",
+      [](double rate_fraction, double stall_s, double step_s) {
+        return without_replicas(rate_fraction, Seconds{stall_s}, Seconds{step_s});
+      },
+      py::arg("rate_fraction"), py::arg("stall_s"), py::arg("step_s"),
+      "Replicas that kept the state go on.");
+  m.def(
+      "replicas_on_spares",
+      [](const FailingJob& job, double lost_fraction, double stall_s, double step_s,
+         double reload_s) {
+        return replicas_on_spares(job, lost_fraction, Seconds{stall_s}, Seconds{step_s},
+                                  Seconds{reload_s});
+      },
+      py::arg("job"), py::arg("lost_fraction"), py::arg("stall_s"), py::arg("step_s"),
+      py::arg("reload_s"), "Replicas go on while spares take the places of lost nodes.");
   m.def(
       "work_done_s",
       [](const Recovery& way, double repair_s, double time_s) {

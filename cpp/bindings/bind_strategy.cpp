@@ -130,7 +130,7 @@ void bind_replicas(py::module_& m) {
             }
             return layout.apart(count);
           },
-          py::arg("count"), "So many nodes that hold ranks of as many replicas as they can.");
+          py::arg("count"), "A number of nodes that hold ranks of as many replicas as they can.");
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ from scalemodel.economics import (
     Reliability as Reliability,
 )
 from scalemodel.economics import (
+    Replan as Replan,
+)
+from scalemodel.economics import (
     TrainingRun as TrainingRun,
 )
 from scalemodel.economics import (
@@ -27,6 +30,9 @@ from scalemodel.economics import (
     compute_optimal as compute_optimal,
 )
 from scalemodel.economics import (
+    plan_spares as plan_spares,
+)
+from scalemodel.economics import (
     plan_training as plan_training,
 )
 from scalemodel.economics import (
@@ -34,6 +40,9 @@ from scalemodel.economics import (
 )
 from scalemodel.economics import (
     reliability as reliability,
+)
+from scalemodel.economics import (
+    replan as replan,
 )
 from scalemodel.economics import (
     training_run as training_run,

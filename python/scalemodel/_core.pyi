@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'EncoderPass', 'Engine', 'Enumeration', 'Estimate', 'ExpertPool', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GenerationPass', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LatentGrid', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PoolLoad', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'Recovery', 'RefitCosts', 'ReplicaLayout', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'Searcher', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'SparePool', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierReach', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_pass', 'batch_power_w', 'batch_state_at', 'best_algorithm', 'break_even_repair_s', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'ettr_with_spares', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'full_batches', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'generation_time', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'instance_power_w', 'instance_price_usd_per_s', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'latent_places', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_power_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'overtakes_at_s', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'rank_imbalance', 'reached_tier', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'reload_time_s', 'rental_cost_usd', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search_groups', 'search_pools', 'search_serving', 'sequence_lengths', 'serving_layouts', 'serving_power_w', 'shares_under_repair', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'staffed_fraction', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'variables', 'verified_drafts', 'weight_set', 'weight_versions', 'weights_bytes_per_s', 'work_done_s', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'EncoderPass', 'Engine', 'Enumeration', 'Estimate', 'ExpertPool', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GenerationPass', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LatentGrid', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PoolLoad', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'Recovery', 'RefitCosts', 'ReplicaLayout', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'Searcher', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'SparePool', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierReach', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_pass', 'batch_power_w', 'batch_state_at', 'best_algorithm', 'break_even_repair_s', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'ettr_with_spares', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'full_batches', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'generation_time', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'instance_power_w', 'instance_price_usd_per_s', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'latent_places', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_power_w', 'mean_repeated_s', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'overtakes_at_s', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'rank_imbalance', 'reached_tier', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'reload_time_s', 'rental_cost_usd', 'replicas_on_spares', 'resolve_degrees', 'restarting', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search_groups', 'search_pools', 'search_serving', 'sequence_lengths', 'serving_layouts', 'serving_power_w', 'shares_under_repair', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'staffed_fraction', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'variables', 'verified_drafts', 'waiting', 'weight_set', 'weight_versions', 'weights_bytes_per_s', 'without_replicas', 'work_done_s', 'work_kernel_time_s', 'work_per_paid_node', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -3798,7 +3798,7 @@ class ReplicaLayout:
         ...
     def apart(self, count: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
         """
-        So many nodes that hold ranks of as many replicas as they can.
+        A number of nodes that hold ranks of as many replicas as they can.
         """
     def on(self, nodes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> list[int]:
         """
@@ -7677,7 +7677,7 @@ class SparePool:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, spares: int = 0, repair_s: float = 0.0, replicas: int = 1, stall_s: float = 0.0) -> None:
+    def __init__(self, *, spares: int = 0, repair_s: float = 0.0, replicas: int = 1, stall_s: float = 0.0, quorum_fraction: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -7690,6 +7690,11 @@ class SparePool:
     def to_dict(self) -> dict:
         """
         Field names and values.
+        """
+    @property
+    def quorum_fraction(self) -> float:
+        """
+        of a step of several replicas: agreeing on who takes part
         """
     @property
     def repair_s(self) -> float:
@@ -8581,6 +8586,10 @@ def mean_power_w(part: ReplicaTotals, span_s: typing.SupportsFloat | typing.Supp
     """
     Mean watts of a replica: working in its steps, idle while it is online, none while off.
     """
+def mean_repeated_s(job: FailingJob, interval_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Work lost at a failure, in the mean.
+    """
 def mean_time_to_failure_s(job: FailingJob) -> float:
     """
     Seconds between interruptions; infinite without failures.
@@ -8745,9 +8754,17 @@ def rental_cost_usd(time_s: typing.SupportsFloat | typing.SupportsIndex, acceler
     """
     Dollars of a run.
     """
+def replicas_on_spares(job: FailingJob, lost_fraction: typing.SupportsFloat | typing.SupportsIndex, stall_s: typing.SupportsFloat | typing.SupportsIndex, step_s: typing.SupportsFloat | typing.SupportsIndex, reload_s: typing.SupportsFloat | typing.SupportsIndex) -> Recovery:
+    """
+    Replicas go on while spares take the places of lost nodes.
+    """
 def resolve_degrees(strategy: Strategy, cluster: Cluster, task: Task) -> Degrees:
     """
     What a strategy left open, on this cluster.
+    """
+def restarting(job: FailingJob, rate_fraction: typing.SupportsFloat | typing.SupportsIndex, repeated_s: typing.SupportsFloat | typing.SupportsIndex, reload_s: typing.SupportsFloat | typing.SupportsIndex, reload_whole_s: typing.SupportsFloat | typing.SupportsIndex) -> Recovery:
+    """
+    The whole job starts again, and once more after the repair.
     """
 def ring_strides(nics: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
     """
@@ -8942,6 +8959,10 @@ def verified_drafts(mix: RequestMix) -> float:
     """
     Draft tokens of a sequence that a step verifies.
     """
+def waiting(job: FailingJob, repeated_s: typing.SupportsFloat | typing.SupportsIndex, reload_s: typing.SupportsFloat | typing.SupportsIndex) -> Recovery:
+    """
+    The job waits for the repair and starts again.
+    """
 def weight_set(model: LayeredModel, precision: str) -> WeightSet:
     """
     What of a model is moved to every replica.
@@ -8959,6 +8980,10 @@ def weights_bytes_per_s(reach: TierReach) -> float:
     >>> weights_bytes_per_s(TierReach(ranks=16, node_accelerators=8, node_read_bytes_per_s=5e9))
     10000000000.0
     """
+def without_replicas(rate_fraction: typing.SupportsFloat | typing.SupportsIndex, stall_s: typing.SupportsFloat | typing.SupportsIndex, step_s: typing.SupportsFloat | typing.SupportsIndex) -> Recovery:
+    """
+    Replicas that kept the state go on.
+    """
 def work_done_s(way: Recovery, repair_s: typing.SupportsFloat | typing.SupportsIndex, time_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Work done so long after the loss, in seconds of the job as it was.
@@ -8966,6 +8991,10 @@ def work_done_s(way: Recovery, repair_s: typing.SupportsFloat | typing.SupportsI
 def work_kernel_time_s(kernel: WorkKernel, l2_bytes: typing.SupportsFloat | typing.SupportsIndex, work: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of calls of a kernel, one per row of `kernel_work`.
+    """
+def work_per_paid_node(share: typing.SupportsFloat | typing.SupportsIndex, nodes: typing.SupportsFloat | typing.SupportsIndex, spares: typing.SupportsFloat | typing.SupportsIndex, spare_price: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Work per hour paid for, spares included.
     """
 def young_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """

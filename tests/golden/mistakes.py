@@ -257,6 +257,10 @@ sm.compare_clusters("llama3_8b", ["dgx_h100"], task, tokens=1e12, price={"dgx_b2
     price | {'dgx_b200': 5} | must name every cluster | add 'dgx_h100': USD per accelerator-hour
 sm.reliability(64, write=20)
     write | 20 | 'write_s' | did you mean
+sm.plan_spares(64, repair_s=3600, replicas=128)
+    replicas | 128 | at most the 64 nodes | share a node
+sm.replan(est, 9, repair_s=3600)
+    lost_nodes | 9 | from 1 to the | or the numbers
 shell("estimate llama3_8b --cluster dgx_h100 --global-batch 64")
     --sequence | are required | tokens per sequence | --sequence N
 shell("estimat JOB")

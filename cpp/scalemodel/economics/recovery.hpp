@@ -6,6 +6,7 @@
 
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
+#include "scalemodel/economics/reliability.hpp"
 
 namespace scalemodel {
 
@@ -26,6 +27,33 @@ constexpr Seconds reload_time(Bytes state, double nodes, BytesPerSecond of_node,
                               BytesPerSecond shared) {
   const BytesPerSecond read = nodes * of_node;
   return state / (shared > BytesPerSecond{} ? min(read, shared) : read);
+}
+
+/// The job waits for the repair and starts again, reading its state for `reload`.
+constexpr Recovery waiting(const FailingJob& job, Seconds repeated, Seconds reload) {
+  return {0, {}, repeated, job.restart + reload};
+}
+
+/// The whole job starts again at a rate, reading its state for `reload`; and once more when the
+/// nodes are back, after a last checkpoint, for `reload_whole`.
+constexpr Recovery restarting(const FailingJob& job, double rate_fraction, Seconds repeated,
+                              Seconds reload, Seconds reload_whole) {
+  return {rate_fraction, job.restart + reload, repeated, job.write + job.restart + reload_whole};
+}
+
+/// Replicas that kept the state go on after a stall and lose one step; a replica that comes back
+/// costs them another. Source: a step is committed or repeated as a whole, the state of a replica
+/// that comes back is copied beside the training of the others (torchft/manager.py).
+constexpr Recovery without_replicas(double rate_fraction, Seconds stall, Seconds step) {
+  return {rate_fraction, stall, step, step};
+}
+
+/// The same while spares take the places of lost nodes: the lost replicas, `lost_fraction` of all,
+/// are away for a restart and copy the state of a peer for `reload`. Their work counts as repeated.
+constexpr Recovery replicas_on_spares(const FailingJob& job, double lost_fraction, Seconds stall,
+                                      Seconds step, Seconds reload) {
+  const Seconds away = max(Seconds{}, job.restart + reload - stall);
+  return {1, stall, step + lost_fraction * away, {}};
 }
 
 /// When the job has its nodes again and trains as before, should it take them in.

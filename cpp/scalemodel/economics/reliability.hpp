@@ -44,6 +44,12 @@ inline Seconds availability_interval(Seconds write, Seconds mttf, Seconds restar
   return Seconds{w + std::sqrt(w * w + 2 * (mttf + restart).base() * w)};
 }
 
+/// Work lost at a failure, in the mean: half an interval, and what a checkpoint that is still being
+/// written in the background would have saved.
+constexpr Seconds mean_repeated(const FailingJob& job, Seconds interval) {
+  return 0.5 * interval + job.background;
+}
+
 /// Expected productive share of the time, to first order in the failure rate:
 ///
 ///     E[ETTR] = (1 - rate (restart + background + interval/2)) / (1 + write/interval)

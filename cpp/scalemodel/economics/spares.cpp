@@ -43,8 +43,9 @@ double ettr_of_replicas(const FailingJob& job, Seconds interval, const SparePool
     share += shares[missing] * running / pool.replicas * calm_fraction(job, pool, missing);
     lost += shares[missing] * running * (1 - behind) * std::pow(behind, running - 1) * rate;
   }
-  const double kept = 1 - lost * (job.background + 0.5 * interval);
-  return share * caught_up * std::max(0.0, kept) / (1 + job.write / interval);
+  const double kept = 1 - lost * mean_repeated(job, interval);
+  return share * caught_up * std::max(0.0, kept) /
+         ((1 + job.write / interval) * (1 + pool.quorum_fraction));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct SparePool {
   Seconds repair;    ///< until a failed node stands ready again; 0: replaced at once
   int replicas = 1;  ///< that fail one by one, each of equally many nodes; 1: the job stops whole
   Seconds stall;     ///< of the other replicas at a failure: the step lost, a new quorum
+  double quorum_fraction = 0;  ///< of a step of several replicas: agreeing on who takes part
 
   bool operator==(const SparePool&) const = default;
 };
@@ -41,12 +42,18 @@ double staffed_fraction(const FailingJob& job, const SparePool& pool);
 /// peers. With q = N r_f / R + r_other / R the failure rate of a replica, repair time r and stall S
 ///
 ///     share = sum_m p(m) running(m)/R (1 - S/r)^m exp(-r_other running(m)/R S)
-///             exp(-q (restart - S)) / (1 + write/interval)
+///             exp(-q (restart - S)) / ((1 + write/interval) (1 + quorum))
 ///
 /// where (1 - S/r)^m says that none of m nodes under repair failed within the last S, exact for a
 /// repair that always takes r >= S. Only where no replica is left does work since the last
 /// checkpoint get lost, counted to first order in its rate. Precondition: interval > 0.
 double ettr_with_spares(const FailingJob& job, Seconds interval, const SparePool& pool);
+
+/// Work per hour paid for, over that of nodes that never fail: `share` of the job's nodes, while
+/// spares cost `spare_price` of a node each.
+constexpr double work_per_paid_node(double share, double nodes, double spares, double spare_price) {
+  return share * nodes / (nodes + spare_price * spares);
+}
 
 template <>
 struct RecordOf<SparePool> {
@@ -57,7 +64,9 @@ struct RecordOf<SparePool> {
       field("repair_s", &T::repair, 0, 1e9, "until a failed node stands ready; 0 = at once"),
       field("replicas", &T::replicas, 1, 1'000'000,
             "that fail one by one; 1 = the job stops whole"),
-      field("stall_s", &T::stall, 0, 1e8, "of the other replicas at a failure")};
+      field("stall_s", &T::stall, 0, 1e8, "of the other replicas at a failure"),
+      field("quorum_fraction", &T::quorum_fraction, 0, 100,
+            "of a step of several replicas: agreeing on who takes part")};
 };
 
 }  // namespace scalemodel

@@ -11,22 +11,28 @@ from scalemodel.economics.caps import power_caps
 from scalemodel.economics.carbon import embodied_kg
 from scalemodel.economics.failures import Reliability, reliability
 from scalemodel.economics.plan import plan_training
+from scalemodel.economics.replan import RecoveryOption, Replan, replan
 from scalemodel.economics.run import OwnedPrice, TrainingRun, owned_price_usd_per_hour, training_run
+from scalemodel.economics.spares import plan_spares
 from scalemodel.economics.splits import ComputeOptimal, compute_optimal
 
 __all__ = [
     "ClusterComparison",
     "ComputeOptimal",
     "OwnedPrice",
+    "RecoveryOption",
     "Reliability",
+    "Replan",
     "TrainingRun",
     "break_even_usd_per_hour",
     "compare_clusters",
     "compute_optimal",
     "embodied_kg",
     "owned_price_usd_per_hour",
+    "plan_spares",
     "plan_training",
     "power_caps",
     "reliability",
+    "replan",
     "training_run",
 ]

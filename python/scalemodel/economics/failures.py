@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import scalemodel._core as _core
 from scalemodel import catalog
@@ -65,6 +65,32 @@ class Reliability:
             return 1.0
         return float(_core.first_order_ettr(self.job, self.interval_s))
 
+    def ettr_with(self, **pool: Any) -> float:
+        """Expected productive share with hot spares, repair and replicas that fail one by one.
+
+        Exact for a job that stops whole (``replicas=1``); for several replicas as far as the state
+        is seldom lost with the last of them.
+
+        Parameters
+        ----------
+        **pool
+            Fields of the pool: spares, repair_s, replicas, stall_s of the other replicas at a
+            failure, quorum_fraction of every step.
+
+        Raises
+        ------
+        ScaleModelError : an unknown field or a number out of range; the message names it.
+
+        Examples
+        --------
+        >>> job = reliability(2048, failures="rsc_1", write_s=60)
+        >>> few, many = (job.ettr_with(spares=spares, repair_s=86400) for spares in (4, 32))
+        >>> few < many < job.ettr_fraction
+        True
+        """
+        pools = _core.SparePool(**pool)
+        return float(_core.ettr_with_spares(self.job, min(self.interval_s, 1e12), pools))
+
     def simulate(
         self,
         work_s: float,
@@ -73,6 +99,8 @@ class Reliability:
         spares: int = 0,
         repair_s: float = 0.0,
         seed: int = 0,
+        replicas: int = 1,
+        stall_s: float = 0.0,
     ) -> pd.DataFrame:
         """Simulate runs failure by failure, with spare nodes and a queue for repaired ones.
 
@@ -87,12 +115,17 @@ class Reliability:
         repair_s : float
             Until a failed node stands ready again; 0: replaced at once, without spares. A failure
             that finds no spare waits for the next repaired node.
+        replicas : int
+            Data-parallel replicas that fail one by one while the others go on; 1: the job stops
+            whole.
+        stall_s : float
+            Of the other replicas at a failure.
 
         Returns
         -------
         DataFrame, one row per run
             Columns time_s, repeated_s, writing_s, restarting_s, queueing_s (they and the work sum
-            to time_s), failures, ettr_fraction.
+            to time_s; of several replicas each by its share), failures, ettr_fraction.
 
         Raises
         ------
@@ -115,6 +148,8 @@ class Reliability:
             repair_s=repair_s,
             runs=runs,
             seed=seed,
+            replicas=replicas,
+            stall_s=stall_s,
         )
         frame = pd.DataFrame(_core.simulate_runs(self.job, plan))
         frame["ettr_fraction"] = work_s / frame["time_s"]

@@ -12,6 +12,24 @@ using testing::Random;
 const Recovery kWait{0, {}, Seconds{1800}, Seconds{600}};
 const Recovery kSpares{1, Seconds{600}, Seconds{1800}, {}};
 const Recovery kReplicas{0.75, Seconds{60}, Seconds{20}, Seconds{60}};
+
+TEST_CASE("ways are made of restarts, reloads, stalls and steps") {
+  FailingJob job;
+  job.restart = Seconds{300};
+  job.write = Seconds{20};
+  const Seconds lost{1800}, reload{40}, whole{30};
+  CHECK(waiting(job, lost, reload) == Recovery{0, {}, lost, Seconds{340}});
+  CHECK(restarting(job, 0.8, lost, reload, whole) ==
+        Recovery{0.8, Seconds{340}, lost, Seconds{350}});
+  CHECK(without_replicas(0.75, Seconds{60}, Seconds{20}) ==
+        Recovery{0.75, Seconds{60}, Seconds{20}, Seconds{20}});
+  // A quarter of the work of 280 s, and one step.
+  CHECK(replicas_on_spares(job, 0.25, Seconds{60}, Seconds{20}, reload) ==
+        Recovery{1, Seconds{60}, Seconds{20 + 70}, {}});
+  job.background = Seconds{50};
+  CHECK(mean_repeated(job, Seconds{600}) == Seconds{350});
+}
+
 constexpr Seconds kRepair{7200};
 
 TEST_CASE("work done after a loss, by hand") {

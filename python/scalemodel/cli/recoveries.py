@@ -1,0 +1,190 @@
+"""``scalemodel replan`` and ``scalemodel plan-spares``: lost nodes, and spares for them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import scalemodel._core as _core
+from scalemodel.cli.options import (
+    add_formats,
+    add_question,
+    add_strategy,
+    cluster_of,
+    given,
+    number,
+    task_of,
+    whole,
+)
+from scalemodel.cli.output import OK, print_csv, print_json, print_table
+from scalemodel.cli.runs import number_or_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from scalemodel.estimator.estimate import Estimate
+
+
+def add_replan(commands: Any) -> None:
+    """The command that compares the ways to go on after a loss."""
+    parser = commands.add_parser(
+        "replan",
+        help="compare the ways to go on after nodes are lost",
+        description="Wait, restart on spares, go on with fewer replicas, or search a new strategy: "
+        "rate, time lost, and which way has done the most work by the repair and by a horizon.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=_replan)
+    add_question(parser)
+    add_strategy(parser)
+    loss = _failure_group(parser, "loss")
+    loss.add_argument("--lost-nodes", type=whole, default=1, metavar="N", help="default 1")
+    loss.add_argument("--spares", type=whole, default=0, metavar="N", help="nodes that stand ready")
+    loss.add_argument(
+        "--horizon-s", type=number, metavar="S", help="count work until (default a day after)"
+    )
+    loss.add_argument(
+        "--since-checkpoint-s", type=number, metavar="S", help="work since the last one (mean)"
+    )
+    loss.add_argument(
+        "--memory-copies",
+        type=whole,
+        default=0,
+        metavar="N",
+        help="copies of every node's state in the memory of others",
+    )
+    loss.add_argument(
+        "--read",
+        default="object_store",
+        metavar="NAME|N",
+        help="object_store, disk, block_volume, or bytes per second of a node",
+    )
+    add_formats(parser)
+
+
+def add_plan_spares(commands: Any) -> None:
+    """The command that counts hot spares."""
+    parser = commands.add_parser(
+        "plan-spares",
+        help="find how many hot spares a long run should keep",
+        description="Productive share, work per node-hour and price of a long run by number of hot "
+        "spares, for a job that restarts at a failure and for one whose other replicas go on.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=_plan_spares)
+    add_question(parser)
+    add_strategy(parser)
+    spares = _failure_group(parser, "spares")
+    spares.add_argument(
+        "--replicas", type=whole, metavar="N", help="that fail one by one (default the strategy's)"
+    )
+    spares.add_argument(
+        "--quorum-s", type=number, default=0.0, metavar="S", help="of every step, not hidden"
+    )
+    spares.add_argument("--most-spares", type=whole, metavar="N", help="the most to look at")
+    spares.add_argument("--price", metavar="BASIS|NAME|N", help="as of estimate --tokens")
+    add_formats(parser)
+
+
+def _failure_group(parser: argparse.ArgumentParser, title: str) -> Any:
+    group = parser.add_argument_group(title)
+    group.add_argument(
+        "--repair-s",
+        required=True,
+        type=number,
+        metavar="S",
+        help="from a failure until the node stands ready again",
+    )
+    group.add_argument(
+        "--failures", default="llama_3", metavar="NAME|N", help="per node-day (default: llama_3)"
+    )
+    group.add_argument(
+        "--stall-s", type=number, metavar="S", help="of the other replicas at a failure"
+    )
+    return group
+
+
+def _estimate(options: argparse.Namespace) -> Estimate:
+    from scalemodel.estimator.estimate import estimate
+
+    strategy = _core.Strategy(**given(options, _core.Strategy.fields()))
+    est: Estimate = estimate(
+        options.model, cluster_of(options), task_of(options), strategy, stack=options.stack
+    )
+    return est
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    finite = table.astype(object).where(table.notna() & (table != float("inf")), None)
+    return [dict(zip(table.columns, row, strict=True)) for row in finite.to_numpy().tolist()]
+
+
+def _replan(options: argparse.Namespace) -> int:
+    from scalemodel.economics import replan
+
+    found = replan(
+        _estimate(options),
+        options.lost_nodes,
+        repair_s=options.repair_s,
+        horizon_s=options.horizon_s,
+        spares=options.spares,
+        reliability=number_or_name(options.failures),
+        since_checkpoint_s=options.since_checkpoint_s,
+        memory_copies=options.memory_copies,
+        stall_s=options.stall_s,
+        read=number_or_name(options.read),
+    )
+    rows = _rows(found.table)
+    if options.json:
+        best = {"best_until_repair": found.best_until_repair, "best": found.best}
+        print_json({**best, "options": rows})
+    elif options.csv:
+        print_csv(list(found.table.columns), [list(row.values()) for row in rows])
+    else:
+        print(found)
+    return OK
+
+
+def _plan_spares(options: argparse.Namespace) -> int:
+    from scalemodel.economics import plan_spares
+
+    price = None if options.price is None else number_or_name(options.price)
+    table = plan_spares(
+        _estimate(options),
+        repair_s=options.repair_s,
+        failures=number_or_name(options.failures),
+        replicas=options.replicas,
+        stall_s=options.stall_s,
+        quorum_s=options.quorum_s,
+        most_spares=options.most_spares,
+        price=price,
+    )
+    rows = _rows(table)
+    if options.json:
+        print_json({"spares": rows})
+    elif options.csv:
+        print_csv(list(table.columns), [list(row.values()) for row in rows])
+    else:
+        _print_spares(rows)
+    return OK
+
+
+def _print_spares(rows: list[dict[str, Any]]) -> None:
+    from scalemodel.base.text import count_text, money_text, percent_text
+
+    header = ("policy", "spares", "productive", "queue", "per node-hour", "tokens/s", "per 1M", "")
+    cells = []
+    for row in rows:
+        shares = ("productive_fraction", "queueing_fraction", "work_per_node_fraction")
+        usd = row["usd_per_million_tokens"]
+        cells.append(
+            [
+                row["policy"],
+                str(row["spares"]),
+                *(percent_text(row[name]) for name in shares),
+                count_text(row["goodput_tokens_per_s"]),
+                "" if usd is None else money_text(usd),
+                "best" if row["best"] else "",
+            ]
+        )
+    print_table(header, cells)

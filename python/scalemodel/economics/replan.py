@@ -1,0 +1,600 @@
+"""Nodes of a running job are lost: the ways to go on, and which does the most work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.text import count_text, percent_text
+from scalemodel.base.words import named_arguments
+from scalemodel.economics.arguments import checked, fitting_estimate
+from scalemodel.economics.failures import Reliability
+from scalemodel.economics.failures import reliability as reliability_of
+from scalemodel.economics.spares import count_of, replica_layout, usual_stall_s
+from scalemodel.estimator.estimate import Estimate, estimate
+from scalemodel.estimator.evaluation import degrees_of, tables_for
+from scalemodel.estimator.summary import strategy_text
+from scalemodel.estimator.verdicts import what_is_wrong
+from scalemodel.resolve import cluster as resolve_cluster
+from scalemodel.resolve.reader import Reader
+from scalemodel.search.search import search
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from scalemodel.search.space import Space
+
+_HOUR_S: Final = 3600.0
+_DAY_S: Final = 86400.0
+_COLUMNS: Final = (
+    "option",
+    "verdict",
+    "reason",
+    "nodes",
+    "dp",
+    "global_batch",
+    "step_time_s",
+    "tokens_per_s",
+    "rate_fraction",
+    "standstill_s",
+    "reload_s",
+    "repeated_s",
+    "returns_s",
+    "work_until_repair_s",
+    "work_until_horizon_s",
+    "break_even_repair_s",
+    "strategy",
+)
+
+
+@dataclass(frozen=True)
+class RecoveryOption:
+    """One way to go on after a loss. Made by `replan`.
+
+    Attributes
+    ----------
+    name, verdict, reason : str
+        ``"ok"``, or why the job cannot go on so, in a word and in a sentence.
+    estimate : Estimate or None
+        Of a step until the repair; None where no step runs.
+    way : _core.Recovery or None
+        Rate until the repair, begin, work lost and standstill at the return.
+    standstill_s, reload_s : float
+        To notice and to start, and to read the state; both before the first step.
+    """
+
+    name: str
+    verdict: str
+    reason: str
+    estimate: Estimate | None = None
+    way: _core.Recovery | None = None
+    standstill_s: float = 0.0
+    reload_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Replan:
+    """Ways to go on after a loss of nodes, compared. Made by `replan`.
+
+    Attributes
+    ----------
+    estimate : Estimate
+        The step before the loss.
+    lost_nodes : tuple of int
+        Numbers of the nodes in the order of the mesh.
+    lost_replicas, replicas : int
+        Replicas of the state with a rank on them, of all.
+    repair_s, horizon_s : float
+        Seconds from the loss.
+    options : tuple of RecoveryOption
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=256, sequence=8192)
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100", nodes=8), task,
+    ...                   sm.Strategy(sharding="hsdp"))
+    >>> found = sm.replan(est, repair_s=8 * 3600, space={"tp": 1, "pp": 1})
+    >>> found.lost_replicas, found.replicas, found.best
+    (1, 8, 'smaller_batch')
+    """
+
+    estimate: Estimate
+    lost_nodes: tuple[int, ...]
+    lost_replicas: int
+    replicas: int
+    repair_s: float
+    horizon_s: float
+    options: tuple[RecoveryOption, ...]
+
+    @property
+    def best_until_repair(self) -> str:
+        """The option that has done the most work when the nodes are back."""
+        return self._best(self.repair_s)
+
+    @property
+    def best(self) -> str:
+        """The option that has done the most work at the horizon."""
+        return self._best(self.horizon_s)
+
+    def work_s(self, option: str, time_s: float) -> float:
+        """Work done so long after the loss, in seconds of the job as it was; lost work counts off.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100", nodes=2),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+        >>> found = sm.replan(est, repair_s=7200, since_checkpoint_s=600, space={"tp": 2})
+        >>> found.work_s("wait", 7200)
+        -600.0
+        """
+        return self._work(self._way(option), checked("time_s", time_s, 0, 1e12))
+
+    def overtakes(self) -> pd.DataFrame:
+        """When each option that runs is ahead of each other one for the first time.
+
+        Returns
+        -------
+        DataFrame
+            Columns option, other, at_s (from the loss on; infinite: not by the horizon).
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "option": name,
+                "other": other,
+                "at_s": _core.overtakes_at_s(way, against, self.repair_s, self.horizon_s),
+            }
+            for name, way in self._ways.items()
+            for other, against in self._ways.items()
+            if name != other
+        ]
+        return pd.DataFrame(rows, columns=["option", "other", "at_s"])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per option, in the order of what they ask for.
+
+        Returns
+        -------
+        DataFrame
+            Columns option, verdict, reason (why it cannot be), nodes, dp, global_batch,
+            step_time_s, tokens_per_s, rate_fraction (of the tokens per second before the loss),
+            standstill_s and reload_s (until the first step), repeated_s (work lost with the state),
+            returns_s (standstill to take the repaired nodes in again), work_until_repair_s,
+            work_until_horizon_s, break_even_repair_s (the repair time from which on the option
+            does more than waiting) and strategy.
+        """
+        import pandas as pd
+
+        return pd.DataFrame([self._row(one) for one in self.options], columns=list(_COLUMNS))
+
+    @property
+    def _ways(self) -> dict[str, _core.Recovery]:
+        return {one.name: one.way for one in self.options if one.way is not None}
+
+    def _way(self, name: str) -> _core.Recovery:
+        if name not in self._ways:
+            known = ", ".join(self._ways)
+            raise ScaleModelError(f"option={name!r}: must be one of those that run: {known}")
+        return self._ways[name]
+
+    def _work(self, way: _core.Recovery, time_s: float) -> float:
+        return float(_core.work_done_s(way, self.repair_s, time_s))
+
+    def _best(self, time_s: float) -> str:
+        ways = self._ways
+        return max(ways, key=lambda name: self._work(ways[name], time_s))
+
+    def _row(self, one: RecoveryOption) -> dict[str, Any]:
+        row: dict[str, Any] = {"option": one.name, "verdict": one.verdict, "reason": one.reason}
+        est, way = one.estimate, one.way
+        if est is not None:
+            dp = int(degrees_of(est).dp)
+            row |= {
+                "nodes": est.cluster.nodes,
+                "dp": dp,
+                "global_batch": est.task.global_batch,
+                "step_time_s": est.step_time_s,
+                "tokens_per_s": est.tokens_per_s,
+                "strategy": strategy_text(est.strategy, dp),
+            }
+        if way is None:
+            return row
+        wait = self._way("wait")
+        return row | {
+            "rate_fraction": way.rate_fraction,
+            "standstill_s": one.standstill_s,
+            "reload_s": one.reload_s,
+            "repeated_s": way.repeated_s,
+            "returns_s": way.returns_s,
+            "work_until_repair_s": self._work(way, self.repair_s),
+            "work_until_horizon_s": self._work(way, self.horizon_s),
+            "break_even_repair_s": (
+                None if one.name == "wait" else _core.break_even_repair_s(way, wait)
+            ),
+        }
+
+    def __repr__(self) -> str:
+        lost = f"{len(self.lost_nodes)} of {self.estimate.cluster.nodes:g} nodes lost"
+        return (
+            f"Replan({lost}, most work until the repair: {self.best_until_repair}, by the horizon: "
+            f"{self.best})"
+        )
+
+    def __str__(self) -> str:
+        rate = count_text(float(self.estimate.tokens_per_s))
+        lines = [
+            f"lost {len(self.lost_nodes)} of {self.estimate.cluster.nodes:g} nodes, "
+            f"{self.lost_replicas} of {self.replicas} replicas of the state, {rate} tokens/s "
+            f"before; repaired after {_hours(self.repair_s)}, horizon {_hours(self.horizon_s)}"
+        ]
+        for one in self.options:
+            lines.append(f"{one.name}: {self._option_text(one)}")
+        best = f"{self.best_until_repair}; by the horizon: {self.best}"
+        return "\n".join([*lines, f"most work until the repair: {best}"])
+
+    def _option_text(self, one: RecoveryOption) -> str:
+        way = one.way
+        if way is None:
+            return f"{one.verdict}, {one.reason}"
+        parts = [f"{percent_text(way.rate_fraction)} of the rate after {_hours(way.begins_s)}"]
+        if one.name == "wait":
+            parts = [f"trains again {_hours(way.returns_s)} after the repair"]
+        parts.append(f"{_hours(way.repeated_s)} of work lost")
+        parts.append(f"{_hours(self._work(way, self.horizon_s))} of work by the horizon")
+        if one.name != "wait":
+            even = float(_core.break_even_repair_s(way, self._way("wait")))
+            if even:
+                never = math.isinf(even)
+                parts.append("never pays" if never else f"pays from {_hours(even)} of repair on")
+        return ", ".join(parts)
+
+    def _repr_html_(self) -> str:
+        return self.table.to_html(index=False, na_rep="")
+
+
+def _hours(seconds: float) -> str:
+    """A time of an operator: minutes or hours.
+
+    Examples
+    --------
+    >>> _hours(42), _hours(600), _hours(28800)
+    ('42 s', '10 min', '8 h')
+    """
+    if abs(seconds) < 60:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if abs(seconds) < _HOUR_S else f"{seconds / _HOUR_S:.3g} h"
+
+
+def _lost(est: Estimate, layout: _core.ReplicaLayout, lost: int | Sequence[int]) -> tuple[int, ...]:
+    """Numbers of the lost nodes; of a count, those that hit as many replicas as they can."""
+    have = int(layout.nodes)
+    if isinstance(lost, (list, tuple, range)):
+        nodes = [count_of("lost_nodes", node, 0, have - 1) for node in lost]
+        if not nodes or len(set(nodes)) < len(nodes):
+            raise ScaleModelError(
+                f"lost_nodes={list(lost)!r}: must be at least one number of a node, each once"
+            )
+        return tuple(sorted(nodes))
+    if isinstance(lost, bool) or not isinstance(lost, int) or not 1 <= lost <= have:
+        raise ScaleModelError(
+            f"lost_nodes={lost!r}: must be from 1 to the {have} nodes of the job, or the numbers "
+            f"of the nodes, from 0 to {have - 1}"
+        )
+    return tuple(layout.apart(lost))
+
+
+class _Loss:
+    """What every option needs to know of a loss."""
+
+    def __init__(
+        self,
+        est: Estimate,
+        layout: _core.ReplicaLayout,
+        nodes: tuple[int, ...],
+        run: Reliability,
+        spares: int,
+        stall_s: float,
+        memory_copies: int,
+        since_checkpoint_s: float,
+        read_bytes_per_s: float,
+        shared_bytes_per_s: float,
+    ) -> None:
+        self.est, self.layout, self.nodes, self.run = est, layout, nodes, run
+        self.spares, self.stall_s = spares, stall_s
+        self.hit = len(layout.on(nodes))
+        self.in_memory = len(nodes) <= memory_copies
+        step_s = float(est.step_time_s)
+        self.repeated_s = step_s if self.in_memory else since_checkpoint_s
+        tables = tables_for(est.model, est.cluster, est.task, est.stack)
+        self.state_bytes = float(
+            _core.checkpoint_flows(tables, est.strategy, 1)["size_bytes"].sum()
+        )
+        self._storage = read_bytes_per_s, shared_bytes_per_s
+        self.peer_bytes_per_s = _peer_bytes_per_s(est)
+
+    def reload_s(self, nodes: float) -> float:
+        """To read the whole state by a number of nodes: from peers where they have copies."""
+        of_node, shared = (self.peer_bytes_per_s, 0.0) if self.in_memory else self._storage
+        return float(_core.reload_time_s(self.state_bytes, nodes, of_node, shared))
+
+    def rate_fraction(self, est: Estimate) -> float:
+        return float(est.tokens_per_s) / float(self.est.tokens_per_s)
+
+    def restarted(self, name: str, est: Estimate) -> RecoveryOption:
+        """The whole job starts again from its last checkpoint, on fewer nodes or others."""
+        reload_s = self.reload_s(est.cluster.nodes)
+        whole_s = self.reload_s(self.est.cluster.nodes)
+        rate = self.rate_fraction(est)
+        way = _core.restarting(self.run.job, rate, self.repeated_s, reload_s, whole_s)
+        return RecoveryOption(name, "ok", "", est, way, self.run.job.restart_s, reload_s)
+
+
+def _peer_bytes_per_s(est: Estimate) -> float:
+    """What a node reads from the memory of others over its network ports."""
+    reached = Reader(catalog.load("reference", "kv_transfer"), "reference/kv_transfer")
+    core = est.cluster.core
+    port = core.fabric.bandwidth_bytes_per_s * reached.sub("mooncake").fraction("share_fraction")
+    return float(core.node_accelerators * port)
+
+
+def _read_bytes_per_s(read: str | float) -> float:
+    """Bytes per second of a node that reads a checkpoint."""
+    if not isinstance(read, str):
+        return checked("read", read, 1, 1e15)
+    sources = catalog.load("storage", "cache_tiers")["weights"]
+    if read not in sources:
+        raise ScaleModelError(
+            f"read={read!r}: must be bytes per second of a node, or one of {', '.join(sources)}"
+        )
+    return (
+        Reader(sources, "storage/cache_tiers.weights")
+        .sub(read)
+        .quantity("node_read", "bytes_per_s")
+    )
+
+
+def _wait(loss: _Loss) -> RecoveryOption:
+    job, reload_s = loss.run.job, loss.reload_s(loss.est.cluster.nodes)
+    way = _core.waiting(job, loss.repeated_s, reload_s)
+    return RecoveryOption("wait", "ok", "", None, way, job.restart_s, reload_s)
+
+
+def _spares(loss: _Loss) -> Iterator[RecoveryOption]:
+    """Spares take the places of the lost nodes: of all ranks at once, or of the lost replicas."""
+    lost, have = len(loss.nodes), int(loss.layout.replicas)
+    if loss.spares < lost:
+        why = f"{loss.spares} spares for {lost} lost nodes"
+        yield RecoveryOption("spares", "no_spares", why)
+        yield RecoveryOption("replica_spares", "no_spares", why)
+        return
+    # No way back: the repaired nodes are the spares from then on.
+    found = loss.restarted("spares", loss.est)
+    yield replace(found, way=found.way.replace(returns_s=0.0) if found.way else None)
+    if loss.hit == have:
+        yield RecoveryOption("replica_spares", "state_lost", _state_lost(loss))
+        return
+    reload_s = float(
+        _core.reload_time_s(loss.state_bytes, loss.est.cluster.nodes / have, loss.peer_bytes_per_s)
+    )
+    way = _core.replicas_on_spares(
+        loss.run.job, loss.hit / have, loss.stall_s, loss.est.step_time_s, reload_s
+    )
+    yield RecoveryOption("replica_spares", "ok", "", loss.est, way, loss.stall_s, reload_s)
+
+
+def _state_lost(loss: _Loss) -> str:
+    if loss.layout.replicas == 1:
+        return (
+            f"all data-parallel ranks share one copy of the state (sharding="
+            f"{loss.est.strategy.sharding}); hsdp and ddp have several"
+        )
+    return f"all {loss.layout.replicas} replicas of the state have ranks on the lost nodes"
+
+
+def _kept_data_ranks(loss: _Loss) -> int:
+    """Data-parallel ranks that go on, on whole nodes where there are several.
+
+    Those of replicas that are not hit; where all are, as many as start again on what is left.
+    """
+    est, replicas = loss.est, int(loss.layout.replicas)
+    ranks = est.strategy.tp * est.strategy.cp * est.strategy.pp
+    per_node = int(est.cluster.core.node_accelerators)
+    each = int(degrees_of(est).dp) // replicas
+    kept = each * (replicas - loss.hit)
+    if not kept:
+        each = 1
+        kept = (int(loss.layout.nodes) - len(loss.nodes)) * per_node // ranks
+    while kept and kept * ranks > per_node and kept * ranks % per_node:
+        kept -= each
+    return kept
+
+
+def _fewer_replicas(loss: _Loss) -> Iterator[RecoveryOption]:
+    """The other data-parallel ranks go on: with the batch as it was, and with their own part."""
+    est, names = loss.est, ("fewer_replicas", "smaller_batch")
+    kept = _kept_data_ranks(loss)
+    ranks = est.strategy.tp * est.strategy.cp * est.strategy.pp
+    if not kept:
+        why = (
+            f"{int(loss.layout.nodes) - len(loss.nodes)} nodes have no room for the tp*cp*pp = "
+            f"{ranks} accelerators of one data-parallel rank"
+        )
+        for name in names:
+            yield RecoveryOption(name, "no_nodes", why)
+        return
+    place = resolve_cluster(est.cluster, accelerators=kept * ranks)
+    each = est.task.global_batch // int(degrees_of(est).dp)
+    for name, batch in zip(names, (est.task.global_batch, each * kept), strict=True):
+        task = est.task.replace(global_batch=batch)
+        fewer = estimate(est.model, place, task, est.strategy.replace(dp=kept), stack=est.stack)
+        if not fewer.fits:
+            yield RecoveryOption(name, fewer.verdict, what_is_wrong(fewer))
+        elif loss.hit < loss.layout.replicas:
+            rate = loss.rate_fraction(fewer)
+            way = _core.without_replicas(rate, loss.stall_s, est.step_time_s)
+            yield RecoveryOption(name, "ok", "", fewer, way, loss.stall_s)
+        else:
+            yield loss.restarted(name, fewer)
+
+
+def _sizes(nodes: int) -> list[int]:
+    """Numbers of nodes to search on: all, and the multiples of powers of two just below.
+
+    Examples
+    --------
+    >>> _sizes(63)
+    [63, 62, 60, 56, 48, 32]
+    """
+    found, step = [], 1
+    while step <= nodes:
+        size = nodes // step * step
+        if size not in found:
+            found.append(size)
+        step *= 2
+    return found
+
+
+def _new_strategy(loss: _Loss, space: Space | Mapping[str, Any] | None) -> RecoveryOption:
+    est = loss.est
+    left = int(loss.layout.nodes) - len(loss.nodes) + min(loss.spares, len(loss.nodes))
+    if left == 0:
+        return RecoveryOption("new_strategy", "no_nodes", "no node is left")
+    if left == loss.layout.nodes:
+        return RecoveryOption("new_strategy", "not_needed", "spares replace every lost node")
+    stack: Any = est.stack  # constants themselves are searched with as well as a name
+    best, fastest = None, float(est.tokens_per_s) / est.cluster.accelerators
+    for nodes in _sizes(left):
+        place = resolve_cluster(est.cluster, nodes=nodes)
+        # Accelerators would have to be faster than any seen.
+        if best is not None and place.accelerators * fastest <= float(best.tokens_per_s):
+            continue
+        found = search(est.model, place, est.task, space, top=1, stack=stack)
+        if not len(found):
+            continue
+        fastest = max(fastest, float(found[0].tokens_per_s) / place.accelerators)
+        if best is None or found[0].tokens_per_s > best.tokens_per_s:
+            best = found[0]
+    if best is None:
+        why = f"no strategy of the space fits on {left} nodes or on the sizes just below"
+        return RecoveryOption("new_strategy", "nothing_feasible", why)
+    return loss.restarted("new_strategy", best)
+
+
+@named_arguments
+def replan(
+    est: Estimate,
+    lost_nodes: int | Sequence[int] = 1,
+    *,
+    repair_s: float,
+    horizon_s: float | None = None,
+    spares: int = 0,
+    reliability: Reliability | str | float = "llama_3",
+    since_checkpoint_s: float | None = None,
+    memory_copies: int = 0,
+    stall_s: float | None = None,
+    read: str | float = "object_store",
+    shared_bytes_per_s: float = 0.0,
+    space: Space | Mapping[str, Any] | None = None,
+) -> Replan:
+    """The ways to go on after a running job lost nodes, and which does the most work.
+
+    ``"wait"``: for the repair, then from the last checkpoint. ``"spares"``: the job starts again on
+    spare nodes. ``"replica_spares"``: replicas without a lost node go on while spares take the
+    place of the others. ``"fewer_replicas"``: they go on alone and share the same batch;
+    ``"smaller_batch"``: each keeps its part, and the batch shrinks. Where the state is sharded over
+    all data-parallel ranks, these two are a restart with fewer ranks. ``"new_strategy"``: the best
+    strategy of a search on the nodes that are left. What another batch does to the loss is outside
+    the model.
+
+    Parameters
+    ----------
+    est : Estimate
+        Of a step before the loss.
+    lost_nodes : int or sequence of int
+        How many, taken to lie in as many replicas as they can; or which, in the order of the mesh.
+    repair_s : float
+        From the loss until as many nodes stand ready again.
+    horizon_s : float, optional
+        From the loss, until when work is counted. Default: a day after the repair.
+    spares : int
+        Nodes that stand ready.
+    reliability : Reliability, str or float
+        Made by `sm.reliability`, or failures per node-day or the name of a preset: gives the
+        interval between checkpoints, the time of a restart and that of a write.
+    since_checkpoint_s : float, optional
+        Work since the last checkpoint of use. Default: the mean, half an interval and the time of
+        writing in the background.
+    memory_copies : int
+        Copies of every node's state in the memory of other nodes, renewed every step: the loss of
+        that many nodes costs one step, and the state comes from peers (Gemini, SOSP 2023).
+    stall_s : float, optional
+        Of replicas that go on when another is lost. Default: the timeout of torchft.
+    read : str or float
+        Where checkpoints are: ``"object_store"``, ``"disk"``, ``"block_volume"``, or bytes per
+        second of a node that reads.
+    shared_bytes_per_s : float
+        What the storage delivers to all nodes together; 0: it does not limit them.
+    space : Space or mapping of its arguments, optional
+        Of the new strategy, as of `sm.search`.
+
+    Raises
+    ------
+    ScaleModelError : the strategy cannot run or does not fit; a number out of range, such as more
+        lost nodes than the job has.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=256, sequence=8192)
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100", nodes=8), task,
+    ...                   sm.Strategy(sharding="hsdp"))
+    >>> found = sm.replan(est, 1, repair_s=8 * 3600, spares=1, space={"tp": 1, "pp": 1})
+    >>> found.best_until_repair
+    'replica_spares'
+    >>> table = found.table.set_index("option")
+    >>> table.verdict["fewer_replicas"], table.reason["fewer_replicas"]
+    ('illegal:batch', 'global_batch=256 is not a multiple of dp*micro_batch = 56*1 = 56.')
+    """
+    est = fitting_estimate(est)
+    repair = checked("repair_s", repair_s, 0, 1e9)
+    horizon = repair + _DAY_S if horizon_s is None else checked("horizon_s", horizon_s, 0, 1e12)
+    run = reliability
+    if not isinstance(run, Reliability):
+        run = reliability_of(est, failures=run)
+    layout = replica_layout(est)
+    loss = _Loss(
+        est,
+        layout,
+        _lost(est, layout, lost_nodes),
+        run,
+        count_of("spares", spares, 0, 1_000_000),
+        usual_stall_s() if stall_s is None else checked("stall_s", stall_s, 0, 1e8),
+        count_of("memory_copies", memory_copies, 0, 1_000_000),
+        _since_checkpoint_s(run, since_checkpoint_s),
+        _read_bytes_per_s(read),
+        checked("shared_bytes_per_s", shared_bytes_per_s, 0, 1e18),
+    )
+    options = (_wait(loss), *_spares(loss), *_fewer_replicas(loss), _new_strategy(loss, space))
+    replicas = int(layout.replicas)
+    return Replan(est, loss.nodes, loss.hit, replicas, repair, horizon, options)
+
+
+def _since_checkpoint_s(run: Reliability, given: float | None) -> float:
+    if given is not None:
+        return checked("since_checkpoint_s", given, 0, 1e12)
+    if math.isinf(run.interval_s):
+        raise ScaleModelError(
+            "since_checkpoint_s=None: a job that never fails writes no checkpoints; give the "
+            "seconds of work since the last one"
+        )
+    return float(_core.mean_repeated_s(run.job, run.interval_s))
