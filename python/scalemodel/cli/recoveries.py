@@ -16,7 +16,7 @@ from scalemodel.cli.options import (
     task_of,
     whole,
 )
-from scalemodel.cli.output import OK, print_csv, print_json, print_table
+from scalemodel.cli.output import INFEASIBLE, OK, print_csv, print_json, print_table, report
 from scalemodel.cli.runs import number_or_name
 
 if TYPE_CHECKING:
@@ -104,14 +104,19 @@ def _failure_group(parser: argparse.ArgumentParser, title: str) -> Any:
     return group
 
 
-def _estimate(options: argparse.Namespace) -> Estimate:
+def _running_job(options: argparse.Namespace) -> Estimate | None:
+    """The estimate asked for; None, and a line that says why, where there is no job to lose."""
     from scalemodel.estimator.estimate import estimate
+    from scalemodel.estimator.verdicts import what_is_wrong
 
     strategy = _core.Strategy(**given(options, _core.Strategy.fields()))
     est: Estimate = estimate(
         options.model, cluster_of(options), task_of(options), strategy, stack=options.stack
     )
-    return est
+    if est.fits:
+        return est
+    report("error", f"{est.verdict}: {what_is_wrong(est)}")
+    return None
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -122,8 +127,11 @@ def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 def _replan(options: argparse.Namespace) -> int:
     from scalemodel.economics import replan
 
+    est = _running_job(options)
+    if est is None:
+        return INFEASIBLE
     found = replan(
-        _estimate(options),
+        est,
         options.lost_nodes,
         repair_s=options.repair_s,
         horizon_s=options.horizon_s,
@@ -148,9 +156,12 @@ def _replan(options: argparse.Namespace) -> int:
 def _plan_spares(options: argparse.Namespace) -> int:
     from scalemodel.economics import plan_spares
 
+    est = _running_job(options)
+    if est is None:
+        return INFEASIBLE
     price = None if options.price is None else number_or_name(options.price)
     table = plan_spares(
-        _estimate(options),
+        est,
         repair_s=options.repair_s,
         failures=number_or_name(options.failures),
         replicas=options.replicas,

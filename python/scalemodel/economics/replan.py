@@ -426,8 +426,8 @@ def _fewer_replicas(loss: _Loss) -> Iterator[RecoveryOption]:
     ranks = est.strategy.tp * est.strategy.cp * est.strategy.pp
     if not kept:
         why = (
-            f"{int(loss.layout.nodes) - len(loss.nodes)} nodes have no room for the tp*cp*pp = "
-            f"{ranks} accelerators of one data-parallel rank"
+            f"the {int(loss.layout.nodes) - len(loss.nodes)} nodes that are left have no room for "
+            f"the tp*cp*pp = {ranks} accelerators of one data-parallel rank"
         )
         for name in names:
             yield RecoveryOption(name, "no_nodes", why)
