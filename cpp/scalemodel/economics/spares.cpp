@@ -30,10 +30,31 @@ double calm_fraction(const FailingJob& job, const SparePool& pool, std::size_t m
   return others * std::exp(-(job.nodes * job.node_rate * (pool.stall - pool.repair)));
 }
 
+/// Chance that a failed node finds a spare: replicas fail in proportion to those that run.
+double found_fraction(const SparePool& pool, const std::vector<double>& shares) {
+  if (pool.repair == Seconds{}) return 1;
+  double found = 0, all = 0;
+  for (std::size_t missing = 0; missing < shares.size(); ++missing) {
+    const double rate = shares[missing] * running_replicas(pool, missing);
+    all += rate;
+    if (missing < static_cast<std::size_t>(pool.spares)) found += rate;
+  }
+  return found / all;
+}
+
+/// Chance that a replica with all of its nodes has the state: it did not fail within its restart.
+/// Of the time of a restart that follows the failure at once a stall of all is a part.
+double caught_up_fraction(const FailingJob& job, const SparePool& pool, double found) {
+  const double replicas = pool.replicas;
+  const Hertz at_once = (found * job.nodes * job.node_rate + job.other_rate) / replicas;
+  const Seconds stalled = min(pool.stall, job.restart);
+  return std::exp(-(replica_rate(job, pool) * job.restart - at_once * stalled));
+}
+
 double ettr_of_replicas(const FailingJob& job, Seconds interval, const SparePool& pool) {
   const std::vector<double> shares = shares_under_repair(job, pool);
   const Hertz rate = replica_rate(job, pool);
-  const double caught_up = std::exp(-(rate * max(Seconds{}, job.restart - pool.stall)));
+  const double caught_up = caught_up_fraction(job, pool, found_fraction(pool, shares));
   const double behind = -std::expm1(-(rate * job.restart));
   double share = 0;
   Hertz lost;  // of the last replica that has the state

@@ -39,14 +39,16 @@ double staffed_fraction(const FailingJob& job, const SparePool& pool);
 ///
 /// exact, for failures strike only while the job has its nodes. Several replicas: the others stall
 /// at a failure and go on; the lost one comes back `restart` after it has a node again, from its
-/// peers. With q = N r_f / R + r_other / R the failure rate of a replica, repair time r and stall S
+/// peers. With q = (N r_f + r_other) / R the failure rate of a replica, q_0 that part of it after
+/// which a node is there at once, repair time r and stall S
 ///
 ///     share = sum_m p(m) running(m)/R (1 - S/r)^m exp(-r_other running(m)/R S)
-///             exp(-q (restart - S)) / ((1 + write/interval) (1 + quorum))
+///             exp(-(q restart - q_0 S)) / ((1 + write/interval) (1 + quorum))
 ///
 /// where (1 - S/r)^m says that none of m nodes under repair failed within the last S, exact for a
-/// repair that always takes r >= S. Only where no replica is left does work since the last
-/// checkpoint get lost, counted to first order in its rate. Precondition: interval > 0.
+/// repair that always takes r >= S; a restart that begins at the failure contains the stall. Only
+/// where no replica is left does work since the last checkpoint get lost, counted to first order in
+/// its rate. Precondition: interval > 0.
 double ettr_with_spares(const FailingJob& job, Seconds interval, const SparePool& pool);
 
 /// Work per hour paid for, over that of nodes that never fail: `share` of the job's nodes, while
