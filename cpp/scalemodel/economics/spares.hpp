@@ -25,8 +25,9 @@ struct SparePool {
 ///
 /// with running(k) = R - max(0, k - s) of R replicas that have all of their nodes: one that waits
 /// for a node does not run, so its other nodes do not fail. Spares do not fail. Any distribution of
-/// repair times gives the same shares, for every node is repaired by itself. Source: Sevastyanov,
-/// Theory of Probability and its Applications 2 (1957) 104; R = 1 is Erlang's loss formula.
+/// repair times gives the same shares, for every node is repaired by itself; R = 1 is Erlang's loss
+/// formula. Source: Sevastyanov, Theory of Probability and its Applications 2 (1957), number 1;
+/// with rates that depend on m: Veretennikov, Mathematical Notes 22 (1977), number 4.
 std::vector<double> shares_under_repair(const FailingJob& job, const SparePool& pool);
 
 /// Replicas that have all of their nodes, over all replicas, in the mean: 1 less the share of the

@@ -26,8 +26,8 @@ class ReplicaLayout {
   int nodes() const { return nodes_; }
   /// Replicas with a rank on one of `nodes`, in ascending order.
   std::vector<std::int32_t> on(std::span<const std::int32_t> nodes) const;
-  /// `count` nodes that together hold ranks of as many replicas as that number of nodes can: what is
-  /// lost at worst. Precondition: count from 0 to nodes().
+  /// `count` nodes that together hold ranks of as many replicas as that number of nodes can: what
+  /// is lost at worst. Precondition: count from 0 to nodes().
   std::vector<std::int32_t> apart(int count) const;
   /// Sets of replicas of which no node holds ranks of two: what fails one by one. A node of several
   /// small replicas takes all of them along.

@@ -293,41 +293,60 @@ def _lost(est: Estimate, layout: _core.ReplicaLayout, lost: int | Sequence[int])
     return tuple(layout.apart(lost))
 
 
+@dataclass(frozen=True)
 class _Loss:
     """What every option needs to know of a loss."""
 
-    def __init__(
-        self,
-        est: Estimate,
-        layout: _core.ReplicaLayout,
-        nodes: tuple[int, ...],
-        run: Reliability,
-        spares: int,
-        stall_s: float,
-        memory_copies: int,
-        since_checkpoint_s: float,
-        read_bytes_per_s: float,
-        shared_bytes_per_s: float,
-    ) -> None:
-        self.est, self.layout, self.nodes, self.run = est, layout, nodes, run
-        self.spares, self.stall_s = spares, stall_s
-        self.hit = len(layout.on(nodes))
-        self.in_memory = len(nodes) <= memory_copies
-        step_s = float(est.step_time_s)
-        self.repeated_s = step_s if self.in_memory else since_checkpoint_s
+    est: Estimate
+    layout: _core.ReplicaLayout
+    nodes: tuple[int, ...]
+    run: Reliability
+    spares: int
+    stall_s: float
+    memory_copies: int
+    since_checkpoint_s: float
+    node_bytes_per_s: float
+    shared_bytes_per_s: float
+
+    @cached_property
+    def hit(self) -> int:
+        """Replicas with a rank on a lost node."""
+        return len(self.layout.on(self.nodes))
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether other nodes have copies of all that was lost."""
+        return len(self.nodes) <= self.memory_copies
+
+    @property
+    def repeated_s(self) -> float:
+        """Work lost where the state is."""
+        return float(self.est.step_time_s) if self.in_memory else self.since_checkpoint_s
+
+    @cached_property
+    def state_bytes(self) -> float:
+        """What a checkpoint holds."""
+        est = self.est
         tables = tables_for(est.model, est.cluster, est.task, est.stack)
-        self.state_bytes = float(
-            _core.checkpoint_flows(tables, est.strategy, 1)["size_bytes"].sum()
-        )
-        self._storage = read_bytes_per_s, shared_bytes_per_s
-        self.peer_bytes_per_s = _peer_bytes_per_s(est)
+        return float(_core.checkpoint_flows(tables, est.strategy, 1)["size_bytes"].sum())
+
+    @property
+    def peer_bytes_per_s(self) -> float:
+        """What a node reads from the memory of others over its network ports."""
+        reached = Reader(catalog.load("reference", "kv_transfer"), "reference/kv_transfer")
+        core = self.est.cluster.core
+        share = reached.sub("mooncake").fraction("share_fraction")
+        return float(core.node_accelerators * core.fabric.bandwidth_bytes_per_s * share)
 
     def reload_s(self, nodes: float) -> float:
         """To read the whole state by a number of nodes: from peers where they have copies."""
-        of_node, shared = (self.peer_bytes_per_s, 0.0) if self.in_memory else self._storage
-        return float(_core.reload_time_s(self.state_bytes, nodes, of_node, shared))
+        if self.in_memory:
+            return float(_core.reload_time_s(self.state_bytes, nodes, self.peer_bytes_per_s))
+        storage = self.node_bytes_per_s, self.shared_bytes_per_s
+        return float(_core.reload_time_s(self.state_bytes, nodes, *storage))
 
     def rate_fraction(self, est: Estimate) -> float:
+        """Tokens per second over those before the loss."""
         return float(est.tokens_per_s) / float(self.est.tokens_per_s)
 
     def restarted(self, name: str, est: Estimate) -> RecoveryOption:
@@ -337,14 +356,6 @@ class _Loss:
         rate = self.rate_fraction(est)
         way = _core.restarting(self.run.job, rate, self.repeated_s, reload_s, whole_s)
         return RecoveryOption(name, "ok", "", est, way, self.run.job.restart_s, reload_s)
-
-
-def _peer_bytes_per_s(est: Estimate) -> float:
-    """What a node reads from the memory of others over its network ports."""
-    reached = Reader(catalog.load("reference", "kv_transfer"), "reference/kv_transfer")
-    core = est.cluster.core
-    port = core.fabric.bandwidth_bytes_per_s * reached.sub("mooncake").fraction("share_fraction")
-    return float(core.node_accelerators * port)
 
 
 def _read_bytes_per_s(read: str | float) -> float:
@@ -393,10 +404,11 @@ def _spares(loss: _Loss) -> Iterator[RecoveryOption]:
 
 
 def _state_lost(loss: _Loss) -> str:
+    strategy = loss.est.strategy
     if loss.layout.replicas == 1:
         return (
-            f"all data-parallel ranks share one copy of the state (sharding="
-            f"{loss.est.strategy.sharding}); hsdp and ddp have several"
+            "all data-parallel ranks share one copy of the state "
+            f"(sharding={strategy.sharding}, ep={strategy.ep})"
         )
     return f"all {loss.layout.replicas} replicas of the state have ranks on the lost nodes"
 
@@ -412,8 +424,10 @@ def _kept_data_ranks(loss: _Loss) -> int:
     each = int(degrees_of(est).dp) // replicas
     kept = each * (replicas - loss.hit)
     if not kept:
-        each = 1
-        kept = (int(loss.layout.nodes) - len(loss.nodes)) * per_node // ranks
+        # The state is read again, but experts still span as many ranks as before.
+        spans = replica_layout(est, sharding="ddp").replicas
+        each = int(degrees_of(est).dp) // int(spans)
+        kept = (int(loss.layout.nodes) - len(loss.nodes)) * per_node // ranks // each * each
     while kept and kept * ranks > per_node and kept * ranks % per_node:
         kept -= each
     return kept

@@ -38,8 +38,8 @@ _COLUMNS: Final = (
 )
 
 
-def replica_layout(est: Estimate) -> _core.ReplicaLayout:
-    """Replicas of the state of a strategy, and the nodes that each lies on.
+def replica_layout(est: Estimate, **changes: Any) -> _core.ReplicaLayout:
+    """Replicas of the state of a strategy, changed or not, and the nodes that each lies on.
 
     Examples
     --------
@@ -50,8 +50,9 @@ def replica_layout(est: Estimate) -> _core.ReplicaLayout:
     4
     """
     found = running_estimate(est)
-    degrees = _core.resolve_degrees(found.strategy, found.cluster.core, found.task.core)
-    return _core.ReplicaLayout(found.strategy, found.cluster.core, degrees)
+    strategy = found.strategy.replace(**changes)
+    degrees = _core.resolve_degrees(strategy, found.cluster.core, found.task.core)
+    return _core.ReplicaLayout(strategy, found.cluster.core, degrees)
 
 
 def usual_stall_s() -> float:

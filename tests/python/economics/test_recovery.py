@@ -174,6 +174,16 @@ def test_a_state_that_all_ranks_share_is_read_again(sharded: sm.Estimate) -> Non
     assert one.reload_s == pytest.approx(state / (7 * 3.3e9), rel=0.01)
 
 
+def test_experts_keep_their_ranks_when_fewer_start_again() -> None:
+    cluster = sm.cluster("dgx_h100", nodes=8)
+    strategy = sm.Strategy(tp=2, ep=8, pp=2, sharding="zero1")
+    task = sm.Training(global_batch=192, sequence=4096)
+    est = sm.estimate("mixtral_8x7b", cluster, task, strategy)
+    found = sm.replan(est, [3], repair_s=DAY_S, space={"tp": 2, "pp": 2})
+    # Seven nodes hold 14 data-parallel ranks; eight experts' ranks span four.
+    assert found.table.set_index("option").dp["fewer_replicas"] == 12
+
+
 def test_copies_in_memory_spare_the_work_since_the_last_checkpoint(sharded: sm.Estimate) -> None:
     asked = {"repair_s": 8 * 3600, "spares": 2, "space": SPACE, "since_checkpoint_s": 900}
     found = sm.replan(sharded, 2, memory_copies=2, **asked)
