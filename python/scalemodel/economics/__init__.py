@@ -11,7 +11,8 @@ from scalemodel.economics.caps import power_caps
 from scalemodel.economics.carbon import embodied_kg
 from scalemodel.economics.failures import Reliability, reliability
 from scalemodel.economics.plan import plan_training
-from scalemodel.economics.replan import RecoveryOption, Replan, replan
+from scalemodel.economics.recovery import RecoveryOption, Replan
+from scalemodel.economics.replan import replan
 from scalemodel.economics.run import OwnedPrice, TrainingRun, owned_price_usd_per_hour, training_run
 from scalemodel.economics.spares import plan_spares
 from scalemodel.economics.splits import ComputeOptimal, compute_optimal

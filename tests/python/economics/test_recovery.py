@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.economics.replan import RecoveryOption
+from scalemodel.economics.recovery import RecoveryOption
 
 TASK = sm.Training(global_batch=224, sequence=8192)  # divides 8 and 7 nodes of 8
 SPACE = {"tp": [1, 2], "pp": 1, "cp": 1}
