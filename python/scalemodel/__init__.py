@@ -7,8 +7,8 @@ How long does a step take, does it fit, and where does the time go?
 Which strategy is best, and why?
     `search`, `sweep`, `sweep_chunks`, `pareto`, `explain_choice`, `compare_schedules`,
     `plan_recompute`, `report`, `search_mixed`
-How long does a step of reinforcement learning take, and what does it wait for?
-    `estimate_rl`, `search_rl`
+How long does a step of post-training take, and what does it wait for?
+    `estimate_rl`, `search_rl` (reinforcement learning), `estimate_tuning` (preferences, distillation)
 Which cluster should be bought, and where do more accelerators stop paying?
     `codesign`, `scaling`, `compare_clusters`, `training_run`, `plan_training`, `reliability`,
     `power_caps`, `compute_optimal`
