@@ -95,6 +95,9 @@ from scalemodel.interop.post_training_settings import (
     launch_rl as launch_rl,
 )
 from scalemodel.interop.post_training_settings import (
+    launch_tuning as launch_tuning,
+)
+from scalemodel.interop.post_training_settings import (
     read_rl as read_rl,
 )
 from scalemodel.interop.serving_settings import (

@@ -57,6 +57,10 @@ class PhasedStep:
         """Part, bytes of its fullest accelerator, and an estimate on such an accelerator."""
         raise NotImplementedError
 
+    def to_dict(self) -> dict[str, Any]:
+        """One flat row; None where the step cannot run."""
+        raise NotImplementedError
+
     def breakdown(self) -> pd.DataFrame:
         """Phases in order: phase, pool, time_s. Pools that run beside each other overlap."""
         import pandas as pd

@@ -239,7 +239,7 @@ def _preference(
         colocated=True,
         accelerators=int(learner.train.accelerators),
         train_memory_bytes=_core.memory_beside_frozen_bytes(
-            training.memory_bytes, training.memory_weights_bytes, 0, place
+            training.core.memory_bytes, training.core.memory_weights_bytes, 0, place
         ),
     )
     if training.illegal:
@@ -283,8 +283,8 @@ def _distillation(
         colocated=colocated,
         accelerators=_accelerators(learner, teacher, place, colocated=colocated),
         train_memory_bytes=_core.memory_beside_frozen_bytes(
-            training.memory_bytes,
-            scoring.memory_weights_bytes,
+            training.core.memory_bytes,
+            scoring.core.memory_weights_bytes,
             _received(training, task, per_token),
             place,
         ),
@@ -299,7 +299,7 @@ def _distillation(
             serving=generation.serving,
             rollout_memory_bytes=_core.memory_beside_frozen_bytes(
                 learner.rollout_memory_bytes(generation.serving),
-                scoring.memory_weights_bytes if colocated else 0,
+                scoring.core.memory_weights_bytes if colocated else 0,
                 0,
                 place,
             ),
