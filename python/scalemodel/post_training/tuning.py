@@ -363,4 +363,4 @@ def _received(training: Estimate, task: Distillation, per_token_bytes: float) ->
 
 def _logit_format() -> _core.LogitFormat:
     sizes = reference("logits")
-    return _core.LogitFormat(value_bytes=sizes.number("value"), index_bytes=sizes.number("index"))
+    return _core.LogitFormat(value_bytes=sizes.number("number"), index_bytes=sizes.number("token"))

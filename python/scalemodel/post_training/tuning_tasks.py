@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.base.words import named_fields
+from scalemodel.base.words import choice, named_fields
 from scalemodel.post_training.task import Answered, Sequences, whole_number
 from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.tasks import FineTuning, Training
@@ -49,9 +49,7 @@ class Tuned(Sequences):
         super().__post_init__()
         if self.lora_rank != 0:
             whole_number("lora_rank", self.lora_rank)
-        if self.lora_targets not in _TARGETS:
-            legal = ", ".join(_TARGETS)
-            raise ScaleModelError(f"lora_targets={self.lora_targets!r}: must be one of {legal}")
+        _spell(self, "lora_targets", _TARGETS)
 
     def training(self, batch: int, tokens: int) -> Training:
         """An optimizer step over that many sequences of that many tokens."""
@@ -115,8 +113,7 @@ class Preference(Tuned):
     def __post_init__(self) -> None:
         whole_number("pairs", self.pairs)
         super().__post_init__()
-        if self.method not in _PASSES:
-            raise ScaleModelError(f"method={self.method!r}: must be one of {', '.join(_PASSES)}")
+        _spell(self, "method", tuple(_PASSES), "; supervised fine-tuning is FineTuning")
         for name in ("precomputed_reference", "packing"):
             _switch(name, getattr(self, name))
         if self.precomputed_reference and not _PASSES[self.method][0]:
@@ -216,6 +213,14 @@ class Distillation(Answered, Tuned):
         _switch("on_policy", self.on_policy)
         if self.top_k is not None:
             whole_number("top_k", self.top_k)
+
+
+def _spell(task: Tuned, name: str, legal: tuple[str, ...], otherwise: str = "") -> None:
+    """Has a choice as it is spelled here; raises where it is none."""
+    value = choice(getattr(task, name), legal)
+    if value not in legal:
+        raise ScaleModelError(f"{name}={value!r}: must be one of {', '.join(legal)}{otherwise}")
+    object.__setattr__(task, name, value)
 
 
 def _switch(name: str, value: Any) -> None:

@@ -84,6 +84,7 @@ def test_a_reference_made_before_is_a_pass_of_its_own() -> None:
 
 
 def test_methods_differ_by_their_passes() -> None:
+    assert sm.Preference(**{**PAIRS, "method": "DPO"}) == sm.Preference(**PAIRS)
     dpo, ipo, kto = (preferred({"method": name}).phases for name in ("dpo", "ipo", "kto"))
     assert ipo == dpo
     assert kto.reference_s == 2 * dpo.reference_s
@@ -276,6 +277,8 @@ def test_answers_are_rows_texts_and_tables() -> None:
         ({"pairs": 0}, "pairs=0: must be a whole number"),
         ({"pairs": True}, "pairs=True: must be a whole number"),
         ({"method": "ppo"}, "method='ppo': must be one of dpo, ipo, kto, simpo, orpo, reward"),
+        ({"method": "sft"}, "supervised fine-tuning is FineTuning"),
+        ({"method": ["dpo"]}, "method=['dpo']: must be one of dpo"),
         ({"method": "simpo", "precomputed_reference": True}, "those with one are dpo, ipo, kto"),
         ({"packing": 1}, "packing=1: must be True or False"),
         ({"lora_rank": -1}, "lora_rank=-1: must be a whole number"),
