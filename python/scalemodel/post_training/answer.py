@@ -42,8 +42,8 @@ class PhasedStep:
     @property
     def tokens_per_s_per_accelerator(self) -> float:
         """Tokens of prompts and answers a second, over the accelerators of all pools."""
-        tokens = self.task.sequences * self.task.mean_length()
-        return tokens / self.step_time_s / self.accelerators
+        sequences_per_s = self.task.sequences / self.step_time_s
+        return sequences_per_s * self.task.mean_length() / self.accelerators
 
     def _pools(self) -> Sequence[str]:
         """Whose phase each is, in their order."""

@@ -77,14 +77,14 @@ class Model:
         return layered.with_scalar_head() if self.scalar_head else layered
 
     def with_scalar_head(self) -> Model:
-        """The same with one score in place of words: a reward model.
+        """The same with one score in place of words, and none that are predicted ahead.
 
         Examples
         --------
         >>> model("llama3_8b").parameters - model("llama3_8b").with_scalar_head().parameters
         525332480
         """
-        return replace(self, scalar_head=True)
+        return replace(self, shape=self.shape.replace(mtp_layers=0), scalar_head=True)
 
     @property
     def parameters(self) -> int:
