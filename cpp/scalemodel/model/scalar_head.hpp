@@ -1,15 +1,14 @@
 // A decoder that ends in one number instead of words, as reward models do.
 #pragma once
 
-#include <utility>
-
 #include "scalemodel/model/model.hpp"
 
 namespace scalemodel {
 
 /// The same decoder with one row of weights for an LM head: one score of a token, no
 /// multi-token-prediction modules. The token embedding stays, and is tied to nothing. Source:
-/// Stiennon et al., arXiv 2009.01325, section 3.4 (a scalar head in place of the LM head).
+/// NVIDIA-NeMo/RL, dtensor_policy_worker_v2.py: reward models are sequence classifiers of one
+/// label.
 inline Model with_scalar_head(Model model) {
   model.vocab = 1;
   model.tied_embeddings = false;

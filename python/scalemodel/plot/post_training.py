@@ -50,9 +50,9 @@ def rl_step(step: PhasedStep, ax: Axes | None = None) -> Axes:
     ax = new_axis(ax, 8.0, 1.0 + 0.6 * len(lanes))
     with style():
         for number, row in enumerate(step.timeline().to_dict(orient="records")):
-            held = range(len(lanes)) if row["pool"] == "both" else [lanes.index(row["pool"])]
+            both = [place for place, lane in enumerate(lanes) if lane != "teacher"]
             ax.barh(
-                list(held),
+                both if row["pool"] == "both" else [lanes.index(row["pool"])],
                 row["duration_s"],
                 left=row["start_s"],
                 height=0.7,

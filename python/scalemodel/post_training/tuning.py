@@ -149,6 +149,12 @@ def estimate_tuning(
         train=learner.train if teacher_cluster is None else resolve.cluster(teacher_cluster),
         strategy=teacher_strategy or learner.strategy,
     )
+    words = int(teacher.model.shape.vocab)
+    if task.top_k is not None and task.top_k > words:
+        raise ScaleModelError(
+            f"top_k={task.top_k}: the vocabulary of teacher={teacher.model.name!r} has {words} "
+            "tokens; must be at most as many, or None for all"
+        )
     place: Place = frozen if teacher_cluster is None else "apart"
     if not task.on_policy:
         return _distillation(learner, task, teacher, place, options)

@@ -16,7 +16,7 @@ PreferenceMethod = Literal["dpo", "ipo", "kto", "simpo", "orpo", "reward"]
 LoraTargets = Literal["qkv", "attention", "all"]
 #: Passes without gradients of a method over the sequences of a step: of a frozen reference, and of
 #: the policy itself. KTO estimates its divergence on answers to other prompts, by both models
-#: (arXiv 2402.01306, section 4.1; huggingface/trl, KTOTrainer). IPO (arXiv 2310.12036) has DPO's
+#: (arXiv 2402.01306; huggingface/trl, KTOTrainer.forward). IPO (arXiv 2310.12036) has DPO's
 #: (arXiv 2305.18290), SimPO (arXiv 2405.14734) and ORPO (arXiv 2403.07691) have no reference.
 _PASSES: dict[str, tuple[int, int]] = {
     "dpo": (1, 0),
@@ -184,8 +184,8 @@ class Distillation(Answered, Tuned):
     on_policy : bool
         The student generates the answers; else they are given.
     top_k : int, optional
-        Logits of a token that the teacher hands on, with the numbers of their tokens; those of its
-        whole vocabulary when None.
+        Logits of a token that the teacher hands on, with the numbers of their tokens, at most its
+        vocabulary; all of them when None.
     train_batch, precision, rollout_precision
         As in `Rl`.
     lora_rank, lora_targets

@@ -332,5 +332,7 @@ def test_arguments_of_a_teacher_are_those_of_a_distillation() -> None:
         taught({"on_policy": True}, layout=sm.ServingLayout(tp=16))
     with pytest.raises(sm.ScaleModelError, match="must be a Preference or a Distillation"):
         sm.estimate_tuning("llama3_8b", ONE, sm.Training(global_batch=8, sequence=128))  # type: ignore[arg-type]
+    with pytest.raises(sm.ScaleModelError, match="top_k=200000: the vocabulary of teacher='qwen3"):
+        taught({"top_k": 200000})
     with pytest.raises(sm.ScaleModelError, match="the_teacher"):
         taught({"teacher": "the_teacher"})
