@@ -51,15 +51,16 @@ void bind_answers(py::module_& m) {
       "Tokens of a sequence, sequences of a pack and of a batch that stand for packed ones.");
   m.def(
       "padded_batch",
-      [](const NumberColumn& lengths, double sequences, double micro_batch, int tp, int cp,
-         int replicas) {
+      [](const NumberColumn& lengths, double sequences, double micro_batch, double group, int tp,
+         int cp, int replicas) {
         const std::vector<double> tokens(lengths.data(), lengths.data() + lengths.size());
-        const PackedBatch padded = padded_batch(tokens, sequences, micro_batch, {tp, cp, replicas});
+        const PackedBatch padded =
+            padded_batch(tokens, sequences, micro_batch, group, {tp, cp, replicas});
         return py::make_tuple(padded.sequence, padded.micro_batch, padded.batch);
       },
-      py::arg("lengths"), py::arg("sequences"), py::arg("micro_batch"), py::arg("tp"),
-      py::arg("cp"), py::arg("replicas"),
-      "The same of sequences that are padded to the longest of a micro-batch, the longest first.");
+      py::arg("lengths"), py::arg("sequences"), py::arg("micro_batch"), py::arg("group"),
+      py::arg("tp"), py::arg("cp"), py::arg("replicas"),
+      "The same of sequences that are padded to the longest of a group, the longest first.");
 }
 
 void bind_weights(py::module_& m) {

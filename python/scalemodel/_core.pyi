@@ -8749,9 +8749,9 @@ def packed_batch(mean: typing.SupportsFloat | typing.SupportsIndex, equal: typin
     """
     Tokens of a sequence, sequences of a pack and of a batch that stand for packed ones.
     """
-def padded_batch(lengths: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], sequences: typing.SupportsFloat | typing.SupportsIndex, micro_batch: typing.SupportsFloat | typing.SupportsIndex, tp: typing.SupportsInt | typing.SupportsIndex, cp: typing.SupportsInt | typing.SupportsIndex, replicas: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, float, float]:
+def padded_batch(lengths: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], sequences: typing.SupportsFloat | typing.SupportsIndex, micro_batch: typing.SupportsFloat | typing.SupportsIndex, group: typing.SupportsFloat | typing.SupportsIndex, tp: typing.SupportsInt | typing.SupportsIndex, cp: typing.SupportsInt | typing.SupportsIndex, replicas: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, float, float]:
     """
-    The same of sequences that are padded to the longest of a micro-batch, the longest first.
+    The same of sequences that are padded to the longest of a group, the longest first.
     """
 def padded_dispatch_s(answers: typing.SupportsFloat | typing.SupportsIndex, limit_tokens: typing.SupportsFloat | typing.SupportsIndex, per_token_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """

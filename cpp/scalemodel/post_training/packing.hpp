@@ -45,13 +45,14 @@ inline PackedBatch packed_batch(const SequenceLengths& lengths, double sequences
   return packed;
 }
 
-/// Micro-batches of sequences that are padded to the longest of each, every replica as many: pads
-/// cost what tokens do. Source: huggingface/trl and NVIDIA-NeMo/RL, whose preference tuning pads.
+/// Micro-batches of sequences that are padded to the longest of `group` of them, every replica as
+/// many: pads cost what tokens do. Source: huggingface/trl pads what a device takes at once,
+/// NVIDIA-NeMo/RL (preference_collate_fn, make_microbatch_iterator) a batch of all devices.
 /// Precondition: the longest stands first.
 inline PackedBatch padded_batch(const std::vector<double>& lengths, double sequences,
-                                double micro_batch, const PackingRanks& ranks) {
+                                double micro_batch, double group, const PackingRanks& ranks) {
   PackedBatch padded;
-  padded.sequence = padded_length(expected_longest(lengths, micro_batch), ranks);
+  padded.sequence = padded_length(expected_longest(lengths, group), ranks);
   padded.micro_batch = std::min(micro_batch, std::ceil(sequences / ranks.replicas));
   const double each = std::ceil(sequences / ranks.replicas / padded.micro_batch);
   padded.batch = each * padded.micro_batch * ranks.replicas;

@@ -33,10 +33,11 @@ _BOTH: tuple[Row, ...] = (
 _PREFERENCE: tuple[Row, ...] = (
     ("pairs", whole, False, "chosen and rejected answers of a step"),
     ("method", ("dpo", "ipo", "kto", "simpo", "orpo", "reward"), False, "(default dpo)"),
+    ("pad_to", ("micro_batch", "batch"), False, "longest of which (default micro_batch)"),
 )
 _PREFERENCE_SWITCHES = (
     ("precomputed_reference", "log-probabilities of the reference were computed before"),
-    ("packing", "sequences are packed (default: padded to the longest of a micro-batch)"),
+    ("packing", "sequences are packed (default: padded)"),
 )
 _DISTILLATION: tuple[Row, ...] = (
     ("teacher", str, False, "model whose logits a student learns from: a step of distillation"),

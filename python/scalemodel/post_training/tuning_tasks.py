@@ -89,8 +89,11 @@ class Preference(Tuned):
     precomputed_reference : bool
         The log-probabilities of the reference were computed in a pass of their own before.
     packing : bool
-        Sequences are packed up to `limit_tokens`; else each is padded to the longest that a
-        micro-batch is expected to have, and pads cost what tokens do.
+        Sequences are packed up to `limit_tokens`; else each is padded, and pads cost what tokens
+        do.
+    pad_to : str
+        The longest that a ``"micro_batch"`` is expected to have (TRL), or a ``"batch"`` of all
+        accelerators (NeMo-RL).
     lora_rank, lora_targets, precision
         As in `FineTuning`. The reference of adapters is the model without them.
 
@@ -109,11 +112,13 @@ class Preference(Tuned):
     method: PreferenceMethod = "dpo"
     precomputed_reference: bool = False
     packing: bool = False
+    pad_to: Literal["micro_batch", "batch"] = "micro_batch"
 
     def __post_init__(self) -> None:
         whole_number("pairs", self.pairs)
         super().__post_init__()
         _spell(self, "method", tuple(_PASSES), "; supervised fine-tuning is FineTuning")
+        _spell(self, "pad_to", ("micro_batch", "batch"))
         for name in ("precomputed_reference", "packing"):
             _switch(name, getattr(self, name))
         if self.precomputed_reference and not _PASSES[self.method][0]:
@@ -154,10 +159,12 @@ class Preference(Tuned):
         """Tokens of a sequence, sequences of a micro-batch and of the batch, for an estimate."""
         if self.packing:
             return super().step_batch(sequences, strategy, accelerators, packs)
+        together = 2 * int(strategy.micro_batch) * packs
         each, micro, batch = _core.padded_batch(
             self.prompt_tokens + self.answers(),
             sequences,
-            2 * int(strategy.micro_batch) * packs,
+            together,
+            group=together if self.pad_to == "micro_batch" else sequences,
             tp=strategy.tp,
             cp=strategy.cp,
             replicas=max(1, accelerators // (strategy.tp * strategy.cp * strategy.pp)),

@@ -110,14 +110,15 @@ TEST_CASE("law: a larger micro-batch is padded to no less, up to the longest of 
 TEST_CASE("by hand: padded micro-batches, as many for every replica") {
   const std::vector<double> lengths{900, 300};
   // The longest of four is expected at 900 x 15/16 + 300 / 16 = 862.5; 2 cp chunks of 4 divide 864.
-  const PackedBatch padded = padded_batch(lengths, 100, 4, {4, 2, 8});
+  const PackedBatch padded = padded_batch(lengths, 100, 4, 4, {4, 2, 8});
   CHECK(padded.sequence == 864);
   CHECK(padded.micro_batch == 4);
   CHECK(padded.batch == 4 * 4 * 8);  // 12.5 a replica are four of four
+  CHECK(padded_batch(lengths, 100, 4, 100, {4, 2, 8}).sequence == 912);  // 900 of all
   // No micro-batch is larger than what a replica has.
-  CHECK(padded_batch(lengths, 10, 64, {1, 1, 8}).micro_batch == 2);
-  CHECK(padded_batch({512}, 256, 2, {1, 1, 8}).batch == 256);
-  CHECK(padded_batch({512}, 256, 2, {1, 1, 8}).sequence == 512);
+  CHECK(padded_batch(lengths, 10, 64, 64, {1, 1, 8}).micro_batch == 2);
+  CHECK(padded_batch({512}, 256, 2, 2, {1, 1, 8}).batch == 256);
+  CHECK(padded_batch({512}, 256, 2, 2, {1, 1, 8}).sequence == 512);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ PAIRS: dict[str, Any] = {
     "prompt_tokens": 200,
     "generated_tokens": 300,
     "limit_tokens": 2048,
+    "pad_to": "batch",
 }
 TAUGHT: dict[str, Any] = {
     "teacher": "qwen3_32b",
@@ -96,6 +97,7 @@ def test_the_teacher_of_verl_has_accelerators_of_its_own() -> None:
     [
         (lambda: preferred(sm.Strategy(tp=2), precomputed_reference=True), "precomputed_reference"),
         (lambda: preferred(sm.Strategy(tp=2), packing=True), "packing"),
+        (lambda: preferred(sm.Strategy(tp=2), pad_to="micro_batch"), "pad_to=micro_batch"),
         (lambda: preferred(sm.Strategy(tp=2), lora_rank=8), "lora_rank=8"),
         (lambda: taught(teacher_cluster=ONE), "teacher_cluster"),
         (lambda: taught(frozen="resident"), "frozen=resident"),

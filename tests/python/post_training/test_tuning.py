@@ -126,6 +126,8 @@ def test_sequences_are_padded_to_the_longest_of_a_micro_batch_or_packed() -> Non
         for size in (1, 2, 4)
     ]
     assert 1012 < lengths[0] < lengths[1] < lengths[2] <= 2048
+    batch = preferred({**uneven, "pad_to": "batch"}).training.task.sequence
+    assert lengths[2] < batch <= 2048
     packed = preferred({**uneven, "packing": True})
     assert packed.phases.train_s < preferred(uneven).phases.train_s
     tokens = packed.training.task.global_batch * packed.training.task.sequence
@@ -134,9 +136,12 @@ def test_sequences_are_padded_to_the_longest_of_a_micro_batch_or_packed() -> Non
 
 def test_steps_of_nemo_rl_are_within_the_limits_of_its_nightly_tests() -> None:
     # NVIDIA-NeMo/RL, tests/test_suites/llm, dpo-llama3.1-8b-instruct-4n8g on 4 DGX H100: a mean
-    # step must take less than 6.7 s in Megatron (tp 2, pp 2) and 7.8 s in DTensor (tp 2); 256
-    # pairs, padded to the longest of a batch, which the limit of 2,048 cuts.
-    task = sm.Preference(**{**PAIRS, "pairs": 256})
+    # step must take less than 6.7 s in Megatron (tp 2, pp 2) and 7.8 s in DTensor (tp 2): 256
+    # pairs of HelpSteer3, padded to the longest of them, which is near the limit of 2,048.
+    task = sm.Preference(
+        **{**PAIRS, "pairs": 256, "generated_tokens": 500, "spread": 0.8, "pad_to": "batch"}
+    )
+    assert 1900 < task.step_batch(512, PLAN, 32, 1)[0] <= 2048
     for plan, stack, limit_s in (
         (sm.Strategy(tp=2, pp=2), "nemo_mcore_2024_25", 6.7),
         (sm.Strategy(tp=2, sharding="zero3"), "pytorch_fsdp", 7.8),
@@ -280,6 +285,7 @@ def test_answers_are_rows_texts_and_tables() -> None:
         ({"method": "sft"}, "supervised fine-tuning is FineTuning"),
         ({"method": ["dpo"]}, "method=['dpo']: must be one of dpo"),
         ({"method": "simpo", "precomputed_reference": True}, "those with one are dpo, ipo, kto"),
+        ({"pad_to": "limit"}, "pad_to='limit': must be one of micro_batch, batch"),
         ({"packing": 1}, "packing=1: must be True or False"),
         ({"lora_rank": -1}, "lora_rank=-1: must be a whole number"),
         ({"lora_targets": "mlp"}, "lora_targets='mlp': must be one of qkv, attention, all"),

@@ -110,6 +110,8 @@ def _nemo_preference(step: TuningEstimate, task: Preference, v: dict[str, Any]) 
         notes.append("not expressed: frozen=resident: the reference waits on the host")
     if task.packing:
         notes.append("not expressed: packing: sequences are padded")
+    elif task.pad_to == "micro_batch" and task.spread:
+        notes.append("not expressed: pad_to=micro_batch: to the longest of a batch")
     sharded = _sharded(v)
     if task.lora_rank and not sharded:
         notes.append(f"not expressed: lora_rank={task.lora_rank}: adapters need full sharding")
