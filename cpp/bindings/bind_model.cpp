@@ -3,6 +3,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/model/decoder.hpp"
+#include "scalemodel/model/scalar_head.hpp"
 #include "scalemodel/model/vision.hpp"
 
 namespace scalemodel::bindings {
@@ -22,6 +23,7 @@ void bind_model(py::module_& m) {
              return model;
            }),
            py::arg("shape"), py::arg("vision") = std::nullopt)
+      .def("with_scalar_head", &with_scalar_head, "One score in place of words, for rewards.")
       .def_property_readonly(
           "vision_parameters",
           [](const Model& model) {

@@ -9,6 +9,7 @@
 #include "scalemodel/post_training/answers.hpp"
 #include "scalemodel/post_training/packing.hpp"
 #include "scalemodel/post_training/step.hpp"
+#include "scalemodel/post_training/tuning.hpp"
 #include "scalemodel/post_training/weights.hpp"
 
 namespace scalemodel::bindings {
@@ -48,6 +49,18 @@ void bind_answers(py::module_& m) {
       py::arg("mean"), py::arg("equal"), py::arg("sequences"), py::arg("pack_tokens"),
       py::arg("tp"), py::arg("cp"), py::arg("replicas"),
       "Tokens of a sequence, sequences of a pack and of a batch that stand for packed ones.");
+  m.def(
+      "padded_batch",
+      [](const NumberColumn& lengths, double sequences, double micro_batch, double group, int tp,
+         int cp, int replicas) {
+        const std::vector<double> tokens(lengths.data(), lengths.data() + lengths.size());
+        const PackedBatch padded =
+            padded_batch(tokens, sequences, micro_batch, group, {tp, cp, replicas});
+        return py::make_tuple(padded.sequence, padded.micro_batch, padded.batch);
+      },
+      py::arg("lengths"), py::arg("sequences"), py::arg("micro_batch"), py::arg("group"),
+      py::arg("tp"), py::arg("cp"), py::arg("replicas"),
+      "The same of sequences that are padded to the longest of a group, the longest first.");
 }
 
 void bind_weights(py::module_& m) {
@@ -170,12 +183,100 @@ void bind_step(py::module_& m) {
       "Memory that the engine would take and its share leaves to others.");
 }
 
+void bind_tuning(py::module_& m) {
+  bind_record<TuningPasses>(m, "Which passes a step of preference tuning or distillation makes.");
+  bind_record<TuningPhases>(m, "Seconds of the phases of preference tuning or distillation.")
+      .def_static("never", &TuningPhases::never, "Of a step that cannot run: infinite.")
+      .def_property_readonly(
+          "teaching_s", [](const TuningPhases& phases) { return phases.teaching().base(); },
+          "Of a teacher beside its student, until the student has the logits.")
+      .def_property_readonly(
+          "learning_s", [](const TuningPhases& phases) { return phases.learning().base(); },
+          "Of the accelerators of the model that learns.");
+  bind_record<LogitFormat>(m, "Bytes of what a teacher says of a token.");
+  m.def("tuning_phases", &tuning_phases, py::arg("passes"), "The phases of a step.");
+  m.def(
+      "tuning_step_time_s",
+      [](const TuningPhases& phases, bool teacher_apart) {
+        return tuning_step_time(phases, teacher_apart).base();
+      },
+      py::arg("phases"), py::arg("teacher_apart"), "Seconds of a whole step.");
+  m.def(
+      "tuning_starts_s",
+      [](const TuningPhases& phases, bool teacher_apart) {
+        std::vector<double> starts;
+        for (const Seconds start : tuning_starts(phases, teacher_apart)) {
+          starts.push_back(start.base());
+        }
+        return column(starts);
+      },
+      py::arg("phases"), py::arg("teacher_apart"),
+      "Seconds from the start of a step to that of each of its phases.");
+  m.def(
+      "logit_bytes",
+      [](double vocabulary, double top, const LogitFormat& format) {
+        return logit_bytes(vocabulary, top, format).base();
+      },
+      py::arg("vocabulary"), py::arg("top"), py::arg("format"),
+      "Bytes that a teacher says of a token: the largest logits, or all where `top` is 0.");
+  m.def(
+      "logit_time_s",
+      [](double bytes, const Cluster& teacher, const Cluster& student, FrozenPlace place) {
+        return logit_time(Bytes{bytes}, teacher, student, place).base();
+      },
+      py::arg("bytes"), py::arg("teacher"), py::arg("student"), py::arg("place"),
+      "Seconds of all logits of a step from teacher to student.");
+  m.def(
+      "received_logits_bytes",
+      [](double per_token_bytes, double tokens, bool whole, int tp, int cp) {
+        return received_logits(Bytes{per_token_bytes}, tokens, whole, tp, cp).base();
+      },
+      py::arg("per_token_bytes"), py::arg("tokens"), py::arg("whole"), py::arg("tp"), py::arg("cp"),
+      "Logits of a micro-batch on an accelerator of a student.");
+  m.def(
+      "node_logits_bytes",
+      [](double bytes, const Cluster& pool) { return node_logits(Bytes{bytes}, pool).base(); },
+      py::arg("bytes"), py::arg("pool"), "Logits of a step in the memory of a node's host.");
+  m.def(
+      "reference_swap_time_s",
+      [](const Estimate& policy, const Cluster& pool, FrozenPlace place) {
+        return reference_swap_time(policy, pool, place).base();
+      },
+      py::arg("policy"), py::arg("pool"), py::arg("place"),
+      "Seconds over the host link so that a reference takes the policy's place and back.");
+  m.def(
+      "teacher_swap_time_s",
+      [](const Estimate& teacher, const Estimate& student, bool states_away, const Cluster& pool,
+         FrozenPlace place) {
+        return teacher_swap_time(teacher, student, states_away, pool, place).base();
+      },
+      py::arg("teacher"), py::arg("student"), py::arg("states_away"), py::arg("pool"),
+      py::arg("place"), "Seconds over the host link so that a teacher takes a turn.");
+  m.def(
+      "memory_beside_frozen_bytes",
+      [](double own_bytes, double frozen_bytes, double received_bytes, FrozenPlace place) {
+        return memory_beside_frozen(Bytes{own_bytes}, Bytes{frozen_bytes}, Bytes{received_bytes},
+                                    place)
+            .base();
+      },
+      py::arg("own_bytes"), py::arg("frozen_bytes"), py::arg("received_bytes"), py::arg("place"),
+      "Memory of an accelerator beside which frozen weights stay, with logits of a micro-batch.");
+  m.def(
+      "teaching_memory_bytes",
+      [](const Estimate& teacher, const Estimate& student, FrozenPlace place) {
+        return teaching_memory(teacher, student, place).base();
+      },
+      py::arg("teacher"), py::arg("student"), py::arg("place"),
+      "Memory of an accelerator while a teacher scores.");
+}
+
 }  // namespace
 
 void bind_post_training(py::module_& m) {
   bind_answers(m);
   bind_weights(m);
   bind_step(m);
+  bind_tuning(m);
 }
 
 }  // namespace scalemodel::bindings

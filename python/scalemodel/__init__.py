@@ -7,8 +7,8 @@ How long does a step take, does it fit, and where does the time go?
 Which strategy is best, and why?
     `search`, `sweep`, `sweep_chunks`, `pareto`, `explain_choice`, `compare_schedules`,
     `plan_recompute`, `report`, `search_mixed`
-How long does a step of reinforcement learning take, and what does it wait for?
-    `estimate_rl`, `search_rl`
+How long does a step of post-training take, and what does it wait for?
+    `estimate_rl`, `search_rl`; of preference tuning or distillation: `estimate_tuning`
 Which cluster should be bought, and where do more accelerators stop paying?
     `codesign`, `scaling`, `compare_clusters`, `training_run`, `plan_training`, `power_caps`,
     `compute_optimal`
@@ -29,7 +29,7 @@ Does a job run as fast as it should?
     `calibrate`, `calibrate_spread`
 How does a strategy reach another tool, and how does a model come from one?
     `launch`, `read_settings`, `launch_serving`, `read_serving`, `launch_rl`, `read_rl`,
-    `write_kineto`, `write_chakra`, `read_chakra`, `from_torch`
+    `launch_tuning`, `write_kineto`, `write_chakra`, `read_chakra`, `from_torch`
 
 A question has four parts: a `model` (or `compose`), a `cluster` (or `mixed_cluster`), a task
 (`Training`, `FineTuning`, `Inference`, `Generation`), and a `Strategy`, `GroupStrategy` or

@@ -104,6 +104,9 @@ from scalemodel.interop.post_training_settings import (
     launch_rl as launch_rl,
 )
 from scalemodel.interop.post_training_settings import (
+    launch_tuning as launch_tuning,
+)
+from scalemodel.interop.post_training_settings import (
     read_rl as read_rl,
 )
 from scalemodel.interop.serving_settings import (
@@ -181,10 +184,14 @@ from scalemodel.layer_groups import (
 from scalemodel.layer_groups import (
     compose as compose,
 )
+from scalemodel.post_training import Distillation as Distillation
+from scalemodel.post_training import Preference as Preference
 from scalemodel.post_training import Rl as Rl
 from scalemodel.post_training import RlEstimate as RlEstimate
 from scalemodel.post_training import RlRanking as RlRanking
+from scalemodel.post_training import TuningEstimate as TuningEstimate
 from scalemodel.post_training import estimate_rl as estimate_rl
+from scalemodel.post_training import estimate_tuning as estimate_tuning
 from scalemodel.post_training import search_rl as search_rl
 from scalemodel.reports import Report as Report
 from scalemodel.reports import report as report

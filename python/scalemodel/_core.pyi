@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'EncoderPass', 'Engine', 'Enumeration', 'Estimate', 'ExpertPool', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GenerationPass', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LatentGrid', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PoolLoad', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'Recovery', 'RefitCosts', 'ReplicaLayout', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'Searcher', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'SparePool', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierReach', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_pass', 'batch_power_w', 'batch_state_at', 'best_algorithm', 'break_even_repair_s', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'ettr_with_spares', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'full_batches', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'generation_time', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'instance_power_w', 'instance_price_usd_per_s', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'latent_places', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_power_w', 'mean_repeated_s', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'overtakes_at_s', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'rank_imbalance', 'reached_tier', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'reload_time_s', 'rental_cost_usd', 'replicas_on_spares', 'resolve_degrees', 'restarting', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search_groups', 'search_pools', 'search_serving', 'sequence_lengths', 'serving_layouts', 'serving_power_w', 'shares_under_repair', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'staffed_fraction', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'variables', 'verified_drafts', 'waiting', 'weight_set', 'weight_versions', 'weights_bytes_per_s', 'without_replicas', 'work_done_s', 'work_kernel_time_s', 'work_per_paid_node', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'EncoderPass', 'Engine', 'Enumeration', 'Estimate', 'ExpertPool', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GenerationPass', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LatentGrid', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LogitFormat', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PoolLoad', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'Recovery', 'RefitCosts', 'ReplicaLayout', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'Searcher', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'SparePool', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierReach', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'TuningPasses', 'TuningPhases', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_pass', 'batch_power_w', 'batch_state_at', 'best_algorithm', 'break_even_repair_s', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'ettr_with_spares', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'full_batches', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'generation_time', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'instance_power_w', 'instance_price_usd_per_s', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'latent_places', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logit_bytes', 'logit_time_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_power_w', 'mean_repeated_s', 'mean_time_to_failure_s', 'memory_beside_frozen_bytes', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_logits_bytes', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'overtakes_at_s', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'rank_imbalance', 'reached_tier', 'reasons', 'received_logits_bytes', 'recorded_group', 'reference_swap_time_s', 'refit_bytes', 'refit_time_s', 'reload_time_s', 'rental_cost_usd', 'replicas_on_spares', 'resolve_degrees', 'restarting', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search_groups', 'search_pools', 'search_serving', 'sequence_lengths', 'serving_layouts', 'serving_power_w', 'shares_under_repair', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'staffed_fraction', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'teacher_swap_time_s', 'teaching_memory_bytes', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'tuning_phases', 'tuning_starts_s', 'tuning_step_time_s', 'variables', 'verified_drafts', 'waiting', 'weight_set', 'weight_versions', 'weights_bytes_per_s', 'without_replicas', 'work_done_s', 'work_kernel_time_s', 'work_per_paid_node', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -3007,6 +3007,10 @@ class LayeredModel:
     def layer_kind(self, layer: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
         Kind of a layer, counted from 0.
+        """
+    def with_scalar_head(self) -> LayeredModel:
+        """
+        One score in place of words, for rewards.
         """
     @property
     def active_parameters(self) -> float:
@@ -6018,6 +6022,223 @@ class RlPhases:
         """
         all optimizer steps, the critic's too
         """
+class TuningPasses:
+    """
+    Which passes a step of preference tuning or distillation makes.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: TuningPasses) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, rollout_s: float = 0.0, forward_s: float = 0.0, reference_passes: float = 0.0, policy_passes: float = 0.0, teacher_forward_s: float = 0.0, swap_s: float = 0.0, logits_s: float = 0.0, optimizer_step_s: float = 0.0, optimizer_steps: float = 1.0, learning_fraction: float = 1.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> TuningPasses:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def forward_s(self) -> float:
+        """
+        one forward pass over the sequences of a step
+        """
+    @property
+    def learning_fraction(self) -> float:
+        """
+        speed of scoring and training over that of pre-training
+        """
+    @property
+    def logits_s(self) -> float:
+        """
+        logits handed from teacher to student
+        """
+    @property
+    def optimizer_step_s(self) -> float:
+        """
+        one update of the weights
+        """
+    @property
+    def optimizer_steps(self) -> float:
+        """
+        updates of a step
+        """
+    @property
+    def policy_passes(self) -> float:
+        """
+        passes of the policy without gradients
+        """
+    @property
+    def reference_passes(self) -> float:
+        """
+        forward passes of a frozen copy
+        """
+    @property
+    def refit_s(self) -> float:
+        """
+        new weights for the engine
+        """
+    @property
+    def rollout_s(self) -> float:
+        """
+        until the last answer of the student
+        """
+    @property
+    def swap_s(self) -> float:
+        """
+        frozen weights from the host and what gives way
+        """
+    @property
+    def switch_s(self) -> float:
+        """
+        states to the host and back, engine awake
+        """
+    @property
+    def teacher_forward_s(self) -> float:
+        """
+        of the teacher; 0 = none
+        """
+class TuningPhases:
+    """
+    Seconds of the phases of preference tuning or distillation.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    @staticmethod
+    def never() -> TuningPhases:
+        """
+        Of a step that cannot run: infinite.
+        """
+    def __eq__(self, arg0: TuningPhases) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, rollout_s: float = 0.0, swap_s: float = 0.0, reference_s: float = 0.0, logprob_s: float = 0.0, teacher_s: float = 0.0, logits_s: float = 0.0, train_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> TuningPhases:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def learning_s(self) -> float:
+        """
+        Of the accelerators of the model that learns.
+        """
+    @property
+    def logits_s(self) -> float:
+        """
+        logits handed to the student
+        """
+    @property
+    def logprob_s(self) -> float:
+        """
+        log-probabilities of the policy, no gradients
+        """
+    @property
+    def reference_s(self) -> float:
+        """
+        log-probabilities of the reference
+        """
+    @property
+    def refit_s(self) -> float:
+        """
+        new weights for the engine
+        """
+    @property
+    def rollout_s(self) -> float:
+        """
+        generation by the student
+        """
+    @property
+    def swap_s(self) -> float:
+        """
+        frozen weights from the host and what gives way
+        """
+    @property
+    def switch_s(self) -> float:
+        """
+        sleeping and waking
+        """
+    @property
+    def teacher_s(self) -> float:
+        """
+        logits of the teacher
+        """
+    @property
+    def teaching_s(self) -> float:
+        """
+        Of a teacher beside its student, until the student has the logits.
+        """
+    @property
+    def train_s(self) -> float:
+        """
+        all optimizer steps
+        """
+class LogitFormat:
+    """
+    Bytes of what a teacher says of a token.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: LogitFormat) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, value_bytes: float = 0.0, index_bytes: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> LogitFormat:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def index_bytes(self) -> float:
+        """
+        of the number of a token
+        """
+    @property
+    def value_bytes(self) -> float:
+        """
+        of a logit
+        """
 class Space:
     """
     Values of every knob and the rules between them.
@@ -8558,6 +8779,14 @@ def loggp_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, messages: t
     """
     Seconds until the last of messages sent back to back has been received.
     """
+def logit_bytes(vocabulary: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsFloat | typing.SupportsIndex, format: LogitFormat) -> float:
+    """
+    Bytes that a teacher says of a token: the largest logits, or all where `top` is 0.
+    """
+def logit_time_s(bytes: typing.SupportsFloat | typing.SupportsIndex, teacher: Cluster, student: Cluster, place: str) -> float:
+    """
+    Seconds of all logits of a step from teacher to student.
+    """
 def logp_broadcast_s(ranks: typing.SupportsInt | typing.SupportsIndex, model: LogGP) -> float:
     """
     Seconds of the fastest broadcast of a short message.
@@ -8594,6 +8823,10 @@ def mean_time_to_failure_s(job: FailingJob) -> float:
     """
     Seconds between interruptions; infinite without failures.
     """
+def memory_beside_frozen_bytes(own_bytes: typing.SupportsFloat | typing.SupportsIndex, frozen_bytes: typing.SupportsFloat | typing.SupportsIndex, received_bytes: typing.SupportsFloat | typing.SupportsIndex, place: str) -> float:
+    """
+    Memory of an accelerator beside which frozen weights stay, with logits of a micro-batch.
+    """
 def memory_bound_s(accelerator: Accelerator, size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of a memory-bound kernel can undercut.
@@ -8628,6 +8861,10 @@ def mixed_with_layers(tables: collections.abc.Sequence[Tables], shares: collecti
     """
 def mlp_group(name: str, widths: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], repeat: typing.SupportsInt | typing.SupportsIndex, bias: bool, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_sample: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
     ...
+def node_logits_bytes(bytes: typing.SupportsFloat | typing.SupportsIndex, pool: Cluster) -> float:
+    """
+    Logits of a step in the memory of a node's host.
+    """
 def node_power_w(accelerator_w: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, host_w: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Watts of a node.
@@ -8667,6 +8904,10 @@ def pack_trees(graph: LinkGraph, root: typing.SupportsInt | typing.SupportsIndex
 def packed_batch(mean: typing.SupportsFloat | typing.SupportsIndex, equal: typing.SupportsFloat | typing.SupportsIndex, sequences: typing.SupportsFloat | typing.SupportsIndex, pack_tokens: typing.SupportsFloat | typing.SupportsIndex, tp: typing.SupportsInt | typing.SupportsIndex, cp: typing.SupportsInt | typing.SupportsIndex, replicas: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, float, float]:
     """
     Tokens of a sequence, sequences of a pack and of a batch that stand for packed ones.
+    """
+def padded_batch(lengths: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], sequences: typing.SupportsFloat | typing.SupportsIndex, micro_batch: typing.SupportsFloat | typing.SupportsIndex, group: typing.SupportsFloat | typing.SupportsIndex, tp: typing.SupportsInt | typing.SupportsIndex, cp: typing.SupportsInt | typing.SupportsIndex, replicas: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, float, float]:
+    """
+    The same of sequences that are padded to the longest of a group, the longest first.
     """
 def padded_dispatch_s(answers: typing.SupportsFloat | typing.SupportsIndex, limit_tokens: typing.SupportsFloat | typing.SupportsIndex, per_token_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
@@ -8734,9 +8975,17 @@ def reasons() -> tuple:
     """
     Every reason code, in the order of the engine.
     """
+def received_logits_bytes(per_token_bytes: typing.SupportsFloat | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex, whole: bool, tp: typing.SupportsInt | typing.SupportsIndex, cp: typing.SupportsInt | typing.SupportsIndex) -> float:
+    """
+    Logits of a micro-batch on an accelerator of a student.
+    """
 def recorded_group(name: str, layers: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, bool, bool]]]], repeat: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     """
     Layers as a recording of a module gives them.
+    """
+def reference_swap_time_s(policy: Estimate, pool: Cluster, place: str) -> float:
+    """
+    Seconds over the host link so that a reference takes the policy's place and back.
     """
 def refit_bytes(weights: WeightSet, way: str, replica_ranks: typing.SupportsInt | typing.SupportsIndex, train_ranks: typing.SupportsInt | typing.SupportsIndex, rollout_ranks: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, float]:
     """
@@ -8915,6 +9164,14 @@ def switch_time_s(parameters: typing.SupportsFloat | typing.SupportsIndex, pool:
     """
     Seconds for states to the host and back, and an engine that wakes.
     """
+def teacher_swap_time_s(teacher: Estimate, student: Estimate, states_away: bool, pool: Cluster, place: str) -> float:
+    """
+    Seconds over the host link so that a teacher takes a turn.
+    """
+def teaching_memory_bytes(teacher: Estimate, student: Estimate, place: str) -> float:
+    """
+    Memory of an accelerator while a teacher scores.
+    """
 def textbook_collective_s(*, algorithm: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, latency_s: typing.SupportsFloat | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, groups: typing.SupportsInt | typing.SupportsIndex = 1) -> float:
     """
     Seconds of a textbook algorithm where every message costs latency + size / bandwidth.
@@ -8950,6 +9207,18 @@ def tree_acceptance(mix: RequestMix, depth: typing.SupportsInt | typing.Supports
 def trend_cache_bytes(active_parameters: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Usual keys and values of one token, of models of that size.
+    """
+def tuning_phases(passes: TuningPasses) -> TuningPhases:
+    """
+    The phases of a step.
+    """
+def tuning_starts_s(phases: TuningPhases, teacher_apart: bool) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds from the start of a step to that of each of its phases.
+    """
+def tuning_step_time_s(phases: TuningPhases, teacher_apart: bool) -> float:
+    """
+    Seconds of a whole step.
     """
 def variables() -> str:
     """

@@ -139,6 +139,8 @@ sm.FineTuning(global_batch=64, sequence=4096, method="qlora")
     method | 'qlora' | one of full, lora | did you mean method='lora'?
 sm.FineTuning(global_batch=64, sequence=4096, lora_rank=0)
     lora_rank | =0 | must be a whole number | from 1
+sm.Preference(pairs=64, prompt_tokens=200, generated_tokens=300, limit_tokens=2048, method="sft")
+    method | 'sft' | one of dpo, ipo, kto, simpo, orpo, reward | is FineTuning
 sm.Inference(input_tokens=0, output_tokens=100)
     input_tokens | =0 | a number from 1 | tokens of a prompt
 sm.Strategy(tp=1.5)
@@ -273,6 +275,8 @@ shell("estimate JOB --tp eight")
     --tp | 'eight' | must be a whole number | such as 8
 shell("search JOB --nodes 2.5")
     --nodes | '2.5' | must be a whole number | such as 8
+shell("tune llama3_8b --cluster dgx_h100 --prompt-tokens 9 --generated-tokens 9 --limit-tokens 99")
+    tune | --pairs | (preferences) or --teacher | needs --pairs
 shell("estimate JOB --sharding zero9")
     --sharding | 'zero9' | choose from 'ddp' | did you mean
 shell("estimate JOB --nodes 2 --accelerators 16")

@@ -421,7 +421,7 @@ def test_the_readme_lines_of_python_run(
 @pytest.mark.usefixtures("agg")
 def test_the_lines_of_python_of_the_guide_run(repository: Path) -> None:
     blocks = python_of(paper(repository, GUIDE))
-    assert len(blocks) == 11
+    assert len(blocks) == 12
     names: dict[str, Any] = {}
     for block in blocks:
         exec(block, names)
@@ -434,7 +434,7 @@ def test_all_python_of_the_papers_is_run(repository: Path) -> None:
     programs = dict(SCRIPT.findall(paper(repository, GUIDE)))
     assert set(programs) == {"processes", "dask", "ray", "mpi", "array", "merge"}
     blocks = [b for name in PAPERS for b in re.findall(r"```python\n", paper(repository, name))]
-    assert len(blocks) == 3 + 11 + 4
+    assert len(blocks) == 3 + 12 + 4
 
 
 def test_the_readme_is_short(repository: Path) -> None:

@@ -98,4 +98,15 @@ SequenceLengths sequence_lengths(double prompt_tokens, const std::vector<double>
   return {prompt_tokens + tokens / static_cast<double>(answers.size()), squares / sum};
 }
 
+double expected_longest(const std::vector<double>& lengths, double group) {
+  const auto count = static_cast<double>(lengths.size());
+  double sum = 0, longer = 1;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const double shorter = std::pow((count - static_cast<double>(i) - 1) / count, group);
+    sum += lengths[i] * (longer - shorter);
+    longer = shorter;
+  }
+  return std::min(sum, lengths.front());  // lengths that are all alike sum up to one of them
+}
+
 }  // namespace scalemodel

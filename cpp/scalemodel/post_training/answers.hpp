@@ -36,4 +36,9 @@ struct SequenceLengths {
 
 SequenceLengths sequence_lengths(double prompt_tokens, const std::vector<double>& answers);
 
+/// Length that the longest of `group` of these is expected to have, drawn at random with
+/// replacement: the sum of l_i (((n - i) / n)^group - ((n - i - 1) / n)^group). What a micro-batch
+/// is padded to. Preconditions: the longest stands first; group >= 1.
+double expected_longest(const std::vector<double>& lengths, double group);
+
 }  // namespace scalemodel

@@ -5,18 +5,6 @@
 namespace scalemodel {
 namespace {
 
-/// What one rank sends or receives of a large transfer, a second.
-BytesPerSecond link_rate(const Cluster& pool, bool one_domain, bool whole_node) {
-  const BytesPerSecond inside = pool.scale_up.p2p_fraction * pool.scale_up.bandwidth;
-  const BytesPerSecond between = pool.fabric.p2p_fraction * pool.fabric.bandwidth;
-  if (!one_domain && between > BytesPerSecond{0}) {
-    const BytesPerSecond node = static_cast<double>(pool.node_accelerators) * between;
-    return whole_node && inside > BytesPerSecond{0} ? min(inside, node) : between;
-  }
-  if (inside > BytesPerSecond{0}) return inside;
-  return pool.accelerator.memory_bandwidth / 2;
-}
-
 /// Whether the engine's own loader takes whole matrices and cuts them.
 bool loads_whole(RefitWay way) {
   switch (way) {
@@ -32,6 +20,22 @@ bool loads_whole(RefitWay way) {
 }
 
 }  // namespace
+
+BytesPerSecond link_rate(const Cluster& pool, bool one_domain, bool whole_node) {
+  const BytesPerSecond inside = pool.scale_up.p2p_fraction * pool.scale_up.bandwidth;
+  const BytesPerSecond between = pool.fabric.p2p_fraction * pool.fabric.bandwidth;
+  if (!one_domain && between > BytesPerSecond{0}) {
+    const BytesPerSecond node = static_cast<double>(pool.node_accelerators) * between;
+    return whole_node && inside > BytesPerSecond{0} ? min(inside, node) : between;
+  }
+  if (inside > BytesPerSecond{0}) return inside;
+  return pool.accelerator.memory_bandwidth / 2;
+}
+
+Seconds host_copy_time(Bytes bytes, const Cluster& pool) {
+  const BytesPerSecond host = pool.accelerator.host_bandwidth;
+  return host > BytesPerSecond{0} ? bytes / host : Seconds{0};
+}
 
 WeightSet weight_set(const Model& model, Precision precision) {
   constexpr double kOfAttention = 9;
@@ -88,8 +92,7 @@ Seconds refit_time(const WeightSet& weights, const Cluster& train, const Cluster
 
 Seconds switch_time(double parameters, const Cluster& pool, const SwitchCosts& costs) {
   const Bytes states = costs.per_parameter * parameters / pool.accelerators;
-  const BytesPerSecond host = pool.accelerator.host_bandwidth;
-  return (host > BytesPerSecond{0} ? 2 * states / host : Seconds{0}) + costs.wake;
+  return host_copy_time(2 * states, pool) + costs.wake;
 }
 
 }  // namespace scalemodel

@@ -132,6 +132,14 @@ RefitBytes refit_bytes(const WeightSet& weights, const RefitLayout& layout, int 
 Seconds refit_time(const WeightSet& weights, const Cluster& train, const Cluster& rollout,
                    const RefitLayout& layout, const RefitCosts& costs);
 
+/// What one rank sends or receives of a large transfer between two pools, a second: over the
+/// scale-up domain where both lie in one, else the network. `whole_node`: by all links of a node at
+/// once. Without any link it is a copy in memory: read once, written once.
+BytesPerSecond link_rate(const Cluster& pool, bool one_domain, bool whole_node);
+
+/// Seconds of bytes of an accelerator to its host, or back; none without a link: they share memory.
+Seconds host_copy_time(Bytes bytes, const Cluster& pool);
+
 /// Seconds for the states of a colocated training to the host and back, and an engine that wakes.
 Seconds switch_time(double parameters, const Cluster& pool, const SwitchCosts& costs);
 

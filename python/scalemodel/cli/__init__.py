@@ -50,6 +50,7 @@ from scalemodel.cli.schedules import add_compare_schedules
 from scalemodel.cli.searches import add_search, add_sweep
 from scalemodel.cli.serving import add_serve
 from scalemodel.cli.traces import add_trace
+from scalemodel.cli.tunings import add_tune
 
 __all__ = [
     "FAILED",
@@ -84,6 +85,7 @@ _COMMANDS = (
     add_plan_spares,
     add_replan,
     add_rl,
+    add_tune,
     add_serve,
     add_generate,
     add_trace,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
@@ -29,29 +29,126 @@ from scalemodel.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from scalemodel import resolve
     from scalemodel.post_training import Rl, RlEstimate, RlRanking
+    from scalemodel.post_training.answer import PhasedStep
 
-# Option, its type or choices, whether it is needed, and what it means.
-_TASK: tuple[tuple[str, Any, bool, str], ...] = (
-    ("prompts", whole, True, "prompts of a step"),
-    ("generations", whole, True, "answers to each prompt"),
+#: Option, its type or choices, whether it is needed, and what it means.
+Row = tuple[str, Any, bool, str]
+#: Lengths of the sequences of any task.
+LENGTHS: tuple[Row, ...] = (
     ("prompt_tokens", number, True, "tokens of a prompt"),
     ("generated_tokens", number, True, "tokens of an answer, in the mean"),
     ("limit_tokens", whole, True, "tokens of prompt and answer together at most"),
     ("spread", number, False, "deviation of the logarithm of lengths (default 0.8)"),
-    ("train_batch", whole, False, "sequences of an optimizer step (default: all)"),
+)
+TRAIN_BATCH: Row = ("train_batch", whole, False, "sequences of an optimizer step (default: all)")
+PRECISION: Row = (
+    *("precision", ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4"), False),
+    "of training",
+)
+ROLLOUT_PRECISION: Row = (
+    *("rollout_precision", ("fp16", "bf16", "fp8", "fp4"), False),
+    "of generation",
+)
+TASK: tuple[Row, ...] = (
+    ("prompts", whole, True, "prompts of a step"),
+    ("generations", whole, True, "answers to each prompt"),
+    *LENGTHS,
+    TRAIN_BATCH,
     ("algorithm", ("grpo", "ppo", "dapo", "rloo"), False, "(default grpo)"),
     ("accepted_fraction", number, False, "of prompts, the others drawn again: dapo (default 1)"),
     ("oversampling", number, False, "prompts of a round over those of a step (default 1)"),
     ("reward_model", str, False, "model that scores answers (default: they are verified)"),
     ("critic_model", str, False, "critic of ppo (default: the policy's size)"),
-    ("precision", ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4"), False, "of training"),
-    ("rollout_precision", ("fp16", "bf16", "fp8", "fp4"), False, "of generation"),
+    PRECISION,
+    ROLLOUT_PRECISION,
 )
 _SWITCHES = (
     ("reference", "log-probabilities of a reference model (default on)"),
     ("logprob", "log-probabilities of the policy by those that train (default on)"),
 )
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Options of the model, its accelerators and its software."""
+    add_model(parser)
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
+    size = cluster.add_mutually_exclusive_group()
+    size.add_argument("--nodes", type=whole, metavar="N", help="nodes of the job")
+    size.add_argument("--accelerators", type=whole, metavar="N", help="accelerators of the job")
+    cluster.add_argument("--stack", default="plain", metavar="NAME", help="software stack")
+    parser.set_defaults(network=None)
+
+
+def add_fields(group: Any, rows: Sequence[Row]) -> None:
+    """An option for each field of a task."""
+    for name, kind, needed, text in rows:
+        option = "--" + name.replace("_", "-")
+        if isinstance(kind, tuple):
+            group.add_argument(option, choices=kind, help=text)
+        else:
+            metavar = "MODEL" if kind is str else "N"
+            group.add_argument(option, type=kind, required=needed, metavar=metavar, help=text)
+
+
+def add_pools(parser: argparse.ArgumentParser) -> Any:
+    """Options of the accelerators that generate."""
+    pools = parser.add_argument_group("pools")
+    pools.add_argument(
+        "--rollout-accelerators",
+        type=whole,
+        metavar="N",
+        help="of the job, that only generate; the others train (default: all do both in turn)",
+    )
+    pools.add_argument("--rollout-tp", type=whole, metavar="N", help="of a replica (default 1)")
+    pools.add_argument("--memory-share", type=number, metavar="N", help="of the engine")
+    pools.add_argument(
+        "--refit",
+        choices=("broadcast", "reshard", "rdma", "rdma_whole"),
+        default="broadcast",
+        help="how new weights reach a pool of their own (default broadcast)",
+    )
+    pools.add_argument("--engine", default="vllm_v1", metavar="NAME", help="of generation")
+    return pools
+
+
+def pools_of(options: argparse.Namespace, *names: str) -> list[resolve.Cluster | None]:
+    """Accelerators that train, and of each of the pools that options take from them."""
+    from scalemodel import resolve
+
+    whole_cluster = cluster_of(options)
+    left = int(whole_cluster.accelerators)
+    apart: list[resolve.Cluster | None] = []
+    for name in names:
+        count = getattr(options, name)
+        if count is not None and not 0 < count < left:
+            raise ScaleModelError(
+                f"--{name.replace('_', '-')} {count}: leaves a pool empty; must be from 1 to "
+                f"{left - 1}"
+            )
+        left -= count or 0
+        pool = None if count is None else resolve.cluster(whole_cluster, accelerators=count)
+        apart.append(pool)
+    train = whole_cluster
+    if any(pool is not None for pool in apart):
+        train = resolve.cluster(whole_cluster, accelerators=left)
+    return [train, *apart]
+
+
+def show(options: argparse.Namespace, step: PhasedStep) -> int:
+    """Prints a step and its phases."""
+    record = {"model": model_name(options), "cluster": options.cluster, **step.to_dict()}
+    if options.json:
+        print_json(record)
+    elif options.csv:
+        print_csv(list(record), [list(record.values())])
+    else:
+        print(step)
+        rows = step.breakdown().to_dict(orient="records")
+        print_table(("phase", "pool", "time"), [_cells(row) for row in rows])
+    return OK if step.verdict == "ok" else INFEASIBLE
 
 
 def add_rl(commands: Any) -> None:
@@ -64,34 +161,13 @@ def add_rl(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_rl)
-    add_model(parser)
-    cluster = parser.add_argument_group("cluster")
-    cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
-    size = cluster.add_mutually_exclusive_group()
-    size.add_argument("--nodes", type=whole, metavar="N", help="nodes of the job")
-    size.add_argument("--accelerators", type=whole, metavar="N", help="accelerators of the job")
-    cluster.add_argument("--stack", default="plain", metavar="NAME", help="software stack")
-    parser.set_defaults(network=None)
+    add_job(parser)
     task = parser.add_argument_group("task")
-    for name, kind, needed, text in _TASK:
-        option = "--" + name.replace("_", "-")
-        if isinstance(kind, tuple):
-            task.add_argument(option, choices=kind, help=text)
-        else:
-            metavar = "MODEL" if kind is str else "N"
-            task.add_argument(option, type=kind, required=needed, metavar=metavar, help=text)
+    add_fields(task, TASK)
     for name, text in _SWITCHES:
         task.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=text)
-    pools = parser.add_argument_group("pools")
-    pools.add_argument(
-        "--rollout-accelerators",
-        type=whole,
-        metavar="N",
-        help="of the job, that only generate; the others train (default: all do both in turn)",
-    )
-    pools.add_argument("--rollout-tp", type=whole, default=1, metavar="N", help="of a replica")
+    pools = add_pools(parser)
     pools.add_argument("--staleness", type=whole, metavar="N", help="steps (default 0)")
-    pools.add_argument("--memory-share", type=number, metavar="N", help="of the engine")
     pools.add_argument("--partial-rollouts", action="store_true", help="over updates")
     pools.add_argument(
         "--stale-fraction",
@@ -100,13 +176,6 @@ def add_rl(commands: Any) -> None:
         metavar="N",
         help="of answers that may be of older weights, with --partial-rollouts (default 1)",
     )
-    pools.add_argument(
-        "--refit",
-        choices=("broadcast", "reshard", "rdma", "rdma_whole"),
-        default="broadcast",
-        help="how new weights reach a pool of their own (default broadcast)",
-    )
-    pools.add_argument("--engine", default="vllm_v1", metavar="NAME", help="of generation")
     pools.add_argument("--framework", choices=("nemo_rl", "verl", "areal"), default="nemo_rl")
     add_strategy(parser)
     output = parser.add_argument_group("output")
@@ -118,32 +187,23 @@ def add_rl(commands: Any) -> None:
 def _task_of(options: argparse.Namespace) -> Rl:
     from scalemodel.post_training import Rl
 
-    names = [row[0] for row in _TASK] + [row[0] for row in _SWITCHES]
+    names = [row[0] for row in TASK] + [row[0] for row in _SWITCHES]
     found = {name: getattr(options, name) for name in names}
     return Rl(**{name: value for name, value in found.items() if value is not None})
 
 
 def _step_of(options: argparse.Namespace) -> RlEstimate:
-    from scalemodel import resolve
     from scalemodel.post_training import estimate_rl
 
-    whole_cluster, apart = cluster_of(options), options.rollout_accelerators
-    train, rollout = whole_cluster, None
-    if apart is not None:
-        if not 0 < apart < whole_cluster.accelerators:
-            raise ScaleModelError(
-                f"--rollout-accelerators {apart}: leaves a pool empty; must be from 1 to "
-                f"{whole_cluster.accelerators - 1}"
-            )
-        train = resolve.cluster(whole_cluster, accelerators=whole_cluster.accelerators - apart)
-        rollout = resolve.cluster(whole_cluster, accelerators=apart)
+    train, rollout = pools_of(options, "rollout_accelerators")
+    assert train is not None
     share = options.memory_share
     return estimate_rl(
         options.model,
         train,
         _task_of(options),
         _core.Strategy(**given(options, _core.Strategy.fields())),
-        _core.ServingLayout(tp=options.rollout_tp),
+        _core.ServingLayout(tp=options.rollout_tp or 1),
         rollout=rollout,
         staleness=options.staleness or 0,
         engine=options.engine,
@@ -174,17 +234,7 @@ def _ranking_of(options: argparse.Namespace) -> RlRanking:
 def _rl(options: argparse.Namespace) -> int:
     if options.search:
         return _search(options)
-    step = _step_of(options)
-    record = {"model": model_name(options), "cluster": options.cluster, **step.to_dict()}
-    if options.json:
-        print_json(record)
-    elif options.csv:
-        print_csv(list(record), [list(record.values())])
-    else:
-        print(step)
-        rows = step.breakdown().to_dict(orient="records")
-        print_table(("phase", "pool", "time"), [_cells(row) for row in rows])
-    return OK if step.verdict == "ok" else INFEASIBLE
+    return show(options, _step_of(options))
 
 
 def _cells(row: Mapping[Any, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A step of reinforcement learning, drawn: which pool does what, and when it waits."""
+"""A step of post-training, drawn: which pool does what, and when it waits."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.plot.canvas import COLOURS, legend_beside, new_axis, style
-from scalemodel.post_training.answer import RlEstimate
+from scalemodel.post_training.answer import PhasedStep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def rl_step(step: RlEstimate, ax: Axes | None = None) -> Axes:
-    """Draw the phases of a step of reinforcement learning, one lane per pool.
+def rl_step(step: PhasedStep, ax: Axes | None = None) -> Axes:
+    """Draw the phases of a step of post-training, one lane per pool.
 
     Parameters
     ----------
-    step : RlEstimate
+    step : RlEstimate or TuningEstimate
     ax : Axes, optional
         Default: a new figure.
 
@@ -42,15 +42,17 @@ def rl_step(step: RlEstimate, ax: Axes | None = None) -> Axes:
     >>> [label.get_text() for label in rl_step(apart).get_yticklabels()]
     ['rollout', 'training']
     """
-    if not isinstance(step, RlEstimate) or not math.isfinite(step.step_time_s):
-        raise ScaleModelError(f"step={step!r}: must be an RlEstimate of a step that runs")
-    ax = new_axis(ax, 8.0, 1.6 if step.colocated else 2.2)
-    lanes = ["both"] if step.colocated else ["rollout", "training"]
+    if not isinstance(step, PhasedStep) or not math.isfinite(step.step_time_s):
+        raise ScaleModelError(
+            f"step={step!r}: must be an RlEstimate or a TuningEstimate of a step that runs"
+        )
+    lanes = step.lanes()
+    ax = new_axis(ax, 8.0, 1.0 + 0.6 * len(lanes))
     with style():
         for number, row in enumerate(step.timeline().to_dict(orient="records")):
-            held = range(len(lanes)) if row["pool"] == "both" else [lanes.index(row["pool"])]
+            both = [place for place, lane in enumerate(lanes) if lane != "teacher"]
             ax.barh(
-                list(held),
+                both if row["pool"] == "both" else [lanes.index(row["pool"])],
                 row["duration_s"],
                 left=row["start_s"],
                 height=0.7,

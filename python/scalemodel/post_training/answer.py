@@ -1,23 +1,135 @@
-"""What a step of reinforcement learning takes: the answer of `estimate_rl`."""
+"""What a step of post-training takes: what its answers share, and that of `estimate_rl`."""
 
 from __future__ import annotations
 
+import html
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 import scalemodel._core as _core
 from scalemodel.base.text import time_text
 from scalemodel.estimator.estimate import Estimate
-from scalemodel.post_training.task import Rl
+from scalemodel.post_training.task import Rl, Sequences
+from scalemodel.serving.plans import cells_html
 from scalemodel.serving.serve import Serving
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+class PhasedStep:
+    """A step of several phases, on pools of accelerators: what its answers share."""
+
+    task: Sequences
+    colocated: bool
+    accelerators: int
+    phases: Any
+    step_time_s: float
+    training: Estimate
+    verdict: str
+    reason: str
+
+    @property
+    def samples_per_s(self) -> float:
+        """Answers trained on, or pairs of them, a second."""
+        return self.task.samples / self.step_time_s
+
+    @property
+    def tokens_per_s_per_accelerator(self) -> float:
+        """Tokens of prompts and answers a second, over the accelerators of all pools."""
+        sequences_per_s = self.task.sequences / self.step_time_s
+        return sequences_per_s * self.task.mean_length() / self.accelerators
+
+    def _pools(self) -> Sequence[str]:
+        """Whose phase each is, in their order."""
+        raise NotImplementedError
+
+    def _starts_s(self) -> npt.NDArray[np.float64]:
+        """From the start of a step to that of each phase."""
+        raise NotImplementedError
+
+    def _memory(self) -> Iterable[tuple[str, float, Estimate | Serving]]:
+        """Part, bytes of its fullest accelerator, and an estimate on such an accelerator."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """One flat row; None where the step cannot run."""
+        raise NotImplementedError
+
+    def breakdown(self) -> pd.DataFrame:
+        """Phases in order: phase, pool, time_s. Pools that run beside each other overlap."""
+        import pandas as pd
+
+        rows = [
+            (name.removesuffix("_s"), pool, seconds)
+            for (name, seconds), pool in zip(
+                self.phases.to_dict().items(), self._pools(), strict=True
+            )
+        ]
+        return pd.DataFrame(rows, columns=["phase", "pool", "time_s"])
+
+    def timeline(self) -> pd.DataFrame:
+        """Phases that take time: phase, pool, start_s, duration_s of one step in a steady state."""
+        frame = self.breakdown().rename(columns={"time_s": "duration_s"})
+        frame.insert(2, "start_s", self._starts_s())
+        return frame[frame.duration_s > 0].reset_index(drop=True)
+
+    def lanes(self) -> list[str]:
+        """Pools that work by themselves; all are one where the same accelerators do everything."""
+        pools = list(dict.fromkeys(self.timeline().pool))
+        return [pool for pool in pools if pool != "both"] or pools
+
+    def memory(self) -> pd.DataFrame:
+        """Memory of the fullest accelerator: phase, memory_bytes, capacity_bytes, fits."""
+        import pandas as pd
+
+        rows = [
+            (part, held, float(est.cluster.core.accelerator.memory_capacity_bytes))
+            for part, held, est in self._memory()
+        ]
+        frame = pd.DataFrame(rows, columns=["phase", "memory_bytes", "capacity_bytes"])
+        frame["fits"] = frame.memory_bytes <= frame.capacity_bytes
+        return frame
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if not math.isfinite(self.step_time_s):
+            return f"{name}({self.verdict}: {self.reason})"
+        parts = ", ".join(
+            f"{name.removesuffix('_s')} {time_text(seconds)}"
+            for name, seconds in self.phases.to_dict().items()
+            if seconds > 0
+        )
+        said = "" if self.verdict == "ok" else f"{self.verdict}, {self.reason}: "
+        return f"{name}({said}step {time_text(self.step_time_s)}: {parts})"
+
+    def _repr_html_(self) -> str:
+        if not math.isfinite(self.step_time_s):
+            return f"<p>{html.escape(f'{self.verdict}: {self.reason}')}</p>"
+        cells = [["phase", "pool", "time"]]
+        for phase, pool, seconds in self.breakdown().itertuples(index=False):
+            if seconds > 0:
+                cells.append([phase, pool, time_text(seconds)])
+        said = "" if self.verdict == "ok" else f"; {self.verdict}, {self.reason}"
+        step = f"a step takes {time_text(self.step_time_s)}"
+        return cells_html(cells, f"{self.training.model.label}: {step}{said}")
+
+
+def finite(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with None in place of numbers that there are not."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
+
+
 @dataclass(frozen=True, repr=False)
-class RlEstimate:
+class RlEstimate(PhasedStep):
     """What a step takes, phase by phase. Made by `estimate_rl`.
 
     Attributes
@@ -87,78 +199,41 @@ class RlEstimate:
         critic = None if self.critic is None else self.critic.core
         return _core.learning_memory_bytes(self.training.core, critic)
 
-    @property
-    def samples_per_s(self) -> float:
-        """Answers trained on, a second."""
-        return self.task.sequences / self.step_time_s
+    def _pools(self) -> Sequence[str]:
+        if self.colocated:
+            return ("both",) * 9
+        return ("rollout", *6 * ("training",), "both", "both")
 
-    @property
-    def tokens_per_s_per_accelerator(self) -> float:
-        """Tokens of prompts and answers a second, over the accelerators of both pools."""
-        return self.samples_per_s * self.task.mean_length() / self.accelerators
+    def _starts_s(self) -> npt.NDArray[np.float64]:
+        return _core.rl_starts_s(self.phases, self.rollout_period_s, self.staleness)
 
-    def breakdown(self) -> pd.DataFrame:
-        """Phases in order: phase, pool, time_s. Pools that run beside each other overlap."""
-        import pandas as pd
-
-        pools = ("rollout", *6 * ("training",), "both", "both")
-        rows = [
-            (name.removesuffix("_s"), "both" if self.colocated else pool, seconds)
-            for (name, seconds), pool in zip(self.phases.to_dict().items(), pools, strict=True)
-        ]
-        return pd.DataFrame(rows, columns=["phase", "pool", "time_s"])
+    def _memory(self) -> Iterable[tuple[str, float, Estimate | Serving]]:
+        yield "rollout", self.rollout_memory_bytes, self.training
+        yield "train", self.train_memory_bytes, self.training
 
     def timeline(self) -> pd.DataFrame:
         """Phases that take time: phase, pool, start_s, duration_s of one step in a steady state.
 
         Generation lasts as long as its pool is busy from step to step.
         """
-        frame = self.breakdown().rename(columns={"time_s": "duration_s"})
-        starts = _core.rl_starts_s(self.phases, self.rollout_period_s, self.staleness)
-        frame.insert(2, "start_s", starts)
-        frame.loc[0, "duration_s"] = self.rollout_period_s
-        return frame[frame.duration_s > 0].reset_index(drop=True)
+        frame = super().timeline()
+        frame.loc[frame.phase == "rollout", "duration_s"] = self.rollout_period_s
+        return frame
 
     def to_dict(self) -> dict[str, Any]:
         """One flat row: verdict, step, phases and memory; None where the step cannot run."""
-        row = {
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "colocated": self.colocated,
-            "staleness": self.staleness,
-            "accelerators": self.accelerators,
-            "step_time_s": self.step_time_s,
-            "samples_per_s": self.samples_per_s,
-            **self.phases.to_dict(),
-            "rollout_period_s": self.rollout_period_s,
-            "rollout_memory_bytes": self.rollout_memory_bytes,
-            "train_memory_bytes": self.train_memory_bytes,
-        }
-        return {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in row.items()
-        }
-
-    def memory(self) -> pd.DataFrame:
-        """Memory of the fullest accelerator: phase, memory_bytes, capacity_bytes, fits."""
-        import pandas as pd
-
-        capacity = float(self.training.memory_capacity_bytes)
-        rows = [
-            ("rollout", self.rollout_memory_bytes, capacity),
-            ("train", self.train_memory_bytes, capacity),
-        ]
-        frame = pd.DataFrame(rows, columns=["phase", "memory_bytes", "capacity_bytes"])
-        frame["fits"] = frame.memory_bytes <= frame.capacity_bytes
-        return frame
-
-    def __repr__(self) -> str:
-        if not math.isfinite(self.step_time_s):
-            return f"RlEstimate({self.verdict}: {self.reason})"
-        parts = ", ".join(
-            f"{name.removesuffix('_s')} {time_text(seconds)}"
-            for name, seconds in self.phases.to_dict().items()
-            if seconds > 0
+        return finite(
+            {
+                "verdict": self.verdict,
+                "reason": self.reason,
+                "colocated": self.colocated,
+                "staleness": self.staleness,
+                "accelerators": self.accelerators,
+                "step_time_s": self.step_time_s,
+                "samples_per_s": self.samples_per_s,
+                **self.phases.to_dict(),
+                "rollout_period_s": self.rollout_period_s,
+                "rollout_memory_bytes": self.rollout_memory_bytes,
+                "train_memory_bytes": self.train_memory_bytes,
+            }
         )
-        said = "" if self.verdict == "ok" else f"{self.verdict}, {self.reason}: "
-        return f"RlEstimate({said}step {time_text(self.step_time_s)}: {parts})"

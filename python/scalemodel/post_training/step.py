@@ -15,7 +15,7 @@ from scalemodel.base.text import size_text
 from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.post_training.answer import RlEstimate
-from scalemodel.post_training.task import Rl, whole_number
+from scalemodel.post_training.task import Answered, Rl, Sequences, whole_number
 from scalemodel.post_training.weights import (
     WAYS,
     RefitWay,
@@ -26,7 +26,6 @@ from scalemodel.post_training.weights import (
 from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK, StackLike
-from scalemodel.resolve.tasks import Training
 from scalemodel.serving.plan import ranks_of
 from scalemodel.serving.serve import Serving, serve
 from scalemodel.serving.stream import RequestStream
@@ -39,62 +38,65 @@ _DEFAULT_ENGINE = "vllm_v1"
 _USUAL_SHARE = 0.9
 
 
-@dataclass(frozen=True)
-class Question:
-    """Everything but the phases."""
+@dataclass(frozen=True, kw_only=True)
+class Learner:
+    """A model that learns from the sequences of a task, or scores them."""
 
     model: resolve.Model
-    task: Rl
+    task: Sequences
     train: resolve.Cluster
-    rollout: resolve.Cluster
     strategy: _core.Strategy
-    layout: _core.ServingLayout
-    engine: str
     stack: StackLike
-    memory_share: float
     logprob_batch: int
-    partial: bool
-    staleness: int
     framework: str
-    refit: RefitWay = "broadcast"
-    stale_fraction: float = 1.0
 
-    # ------------------------------------------------------------------------------- training
-    def of(self, model: ModelLike) -> Question:
+    def of(self, model: ModelLike) -> Learner:
         """The same of another model that scores or learns."""
         return replace(self, model=resolve.model(model))
 
     def step(
         self, sequences: int, *, micro_batch: int = 1, recompute: str | None = None
     ) -> Estimate:
-        """An optimizer step over packed sequences, as equal ones of the same attention."""
-        strategy = self.strategy
-        mean, equal = self.task.sequence_lengths()
-        each, packed, batch = _core.packed_batch(
-            mean,
-            equal,
-            sequences,
-            micro_batch * self.task.limit_tokens,
-            tp=strategy.tp,
-            cp=strategy.cp,
-            replicas=max(1, self.train.accelerators // (strategy.tp * strategy.cp * strategy.pp)),
+        """An optimizer step over sequences as the task batches them."""
+        tokens, micro, batch = self.task.step_batch(
+            sequences, self.strategy, int(self.train.accelerators), micro_batch
         )
-        strategy = strategy.replace(micro_batch=int(packed))
+        strategy = self.strategy.replace(micro_batch=micro)
         if recompute is not None:
             strategy = strategy.replace(recompute=recompute, recompute_layers=0)
-        task = Training(global_batch=int(batch), sequence=int(each), precision=self.task.precision)
+        task = self.task.training(batch, tokens)
         return estimate(self.model, self.train, task, strategy, stack=self.stack)
+
+    def scoring(self, recompute: str = "full") -> Estimate:
+        """A step over all sequences in the micro-batches of a scoring pass."""
+        return self.step(self.task.sequences, micro_batch=self.logprob_batch, recompute=recompute)
 
     def forward_s(self) -> float:
         """One forward pass over all sequences: what repeating it adds to a step."""
-        parts = [
-            self.step(self.task.sequences, micro_batch=self.logprob_batch, recompute=recompute)
-            for recompute in ("full", "none")
-        ]
+        parts = [self.scoring(recompute) for recompute in ("full", "none")]
         if any(part.illegal for part in parts):
             return math.inf
         factor = _core.head_factor(self.model.shape, self.model.active_parameters)
         return _core.forward_pass_time_s(parts[0].core, parts[1].core, factor)
+
+    def sharded(self) -> bool:
+        """Whether the ranks that train hold a shard of every matrix."""
+        return str(self.strategy.sharding) in ("zero3", "hsdp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generator(Learner):
+    """A model that generates the answers of a task, and learns from them."""
+
+    task: Answered
+    rollout: resolve.Cluster
+    layout: _core.ServingLayout
+    engine: str
+    memory_share: float
+    partial: bool = False
+    staleness: int = 0
+    refit: RefitWay = "broadcast"
+    stale_fraction: float = 1.0
 
     # -------------------------------------------------------------------------------- rollout
     def replicas(self) -> int:
@@ -136,17 +138,18 @@ class Question:
 
     def sustained_s(self, plan: Serving) -> float:
         """Of the answers of a step, by replicas that run as full as the staleness lets them."""
-        answers = math.ceil(self.task.sequences * self.task.oversampling)
+        answers = math.ceil(self.task.sequences * self.task.sampling.oversampling)
         flying = _core.answers_in_flight(answers, self.replicas(), self.staleness)
         if flying < plan.max_running_sequences:
             plan = self.served(flying)
+        accepted = self.task.sampling.accepted_fraction
         return _core.sustained_rollout_s(
-            self.task.sequences, self.replicas(), plan.requests_per_s, self.task.accepted_fraction
+            self.task.sequences, self.replicas(), plan.requests_per_s, accepted
         )
 
     def round_s(self, plan: Serving, fraction: float = 1.0) -> float:
         """Until that part of a round is complete: of the replica that has the longest answer."""
-        number = math.ceil(self.task.sequences * self.task.oversampling)
+        number = math.ceil(self.task.sequences * self.task.sampling.oversampling)
         answers = np.ceil(self.task.answers(number)[:: self.replicas()])
         order = np.random.default_rng(0).permutation(answers.size)
         prompts = np.full(answers.size, float(max(1, round(self.task.prompt_tokens))))
@@ -154,6 +157,46 @@ class Question:
         finished = np.sort(plan.simulate(stream).requests["finished_s"].to_numpy())
         awaited = math.ceil(fraction * finished.size)
         return float(finished[awaited - 1]) if awaited else 0.0
+
+    def rollout_memory_bytes(self, plan: Serving) -> float:
+        """Memory of an accelerator of the engine, by its share."""
+        return float(plan.memory_bytes or math.inf) - self.spared_bytes()
+
+    def no_rollout(self, generation: Generation) -> tuple[str, str] | None:
+        """Verdict and reason where no replica runs."""
+        if generation.serving.verdict != "ok":
+            return str(generation.serving.verdict), "rollout: no replica fits"
+        if math.isinf(generation.round_s):
+            reason = f"rollout: memory_share={self.memory_share:g} holds weights, but no cache"
+            return "out_of_memory", reason
+        return None
+
+    # ---------------------------------------------------------------------------- new weights
+    def refit_s(self, *, colocated: bool) -> float:
+        """New weights for all replicas."""
+        return refit_time(
+            self.model,
+            self.train,
+            self.rollout,
+            self.layout,
+            self.task.rollout_precision,
+            way="ipc" if colocated else self.refit,
+            framework=self.framework,
+            sharded=self.sharded(),
+        )
+
+    def dispatch_s(self) -> float:
+        """Padded answers handed to a pool and back by one controller."""
+        per_token = reference("dispatch").number(self.framework)
+        return _core.padded_dispatch_s(self.task.sequences, self.task.limit_tokens, per_token)
+
+    def check(self) -> None:
+        """Raises where the pool has no room for a replica."""
+        if self.replicas() < 1:
+            raise ScaleModelError(
+                f"layout={self.layout!r}: a replica needs {ranks_of(self.layout)} accelerators, "
+                f"the pool has {self.rollout.accelerators}"
+            )
 
 
 def _weights(precision: str) -> Any:
@@ -289,12 +332,15 @@ def estimate_rl(
         refit=refit,
         stale_fraction=float(stale_fraction),
     )
-    if q.replicas() < 1:
-        raise ScaleModelError(
-            f"layout={q.layout!r}: a replica needs {ranks_of(q.layout)} accelerators, the pool has "
-            f"{q.rollout.accelerators}"
-        )
+    q.check()
     return joined(q, learned(q), generated(q), colocated=colocated, staleness=lag)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Generator):
+    """A step of reinforcement learning: everything but the phases."""
+
+    task: Rl
 
 
 class Learning(NamedTuple):
@@ -346,16 +392,16 @@ def learned(q: Question) -> Learning:
     if q.task.critic:
         second = q if q.task.critic_model is None else q.of(q.task.critic_model)
         critic, critic_s = second.step(q.task.batch), second.forward_s()
-        obstacle = f"critic: {_why(critic)}" if critic.illegal else ""
+        obstacle = f"critic: {why(critic)}" if critic.illegal else ""
     if q.task.reward_model is not None:
         frozen = q.of(q.task.reward_model)
         reward_s = frozen.forward_s()
         if math.isinf(reward_s):
-            obstacle = f"reward_model: {_why(frozen.step(q.task.batch))}"
+            obstacle = f"reward_model: {why(frozen.step(q.task.batch))}"
     return Learning(training, critic, forward_s, critic_s, reward_s, obstacle)
 
 
-def generated(q: Question) -> Generation:
+def generated(q: Generator) -> Generation:
     """A replica of the engine, and seconds until the answers are there."""
     serving = q.served()
     if serving.verdict != "ok" or q.spared_bytes() >= serving.memory_kv_cache_bytes:
@@ -397,22 +443,18 @@ def joined(
             "refit": q.refit,
             "stale_fraction": q.stale_fraction,
         },
-        rollout_memory_bytes=float(serving.memory_bytes or math.inf) - q.spared_bytes(),
+        rollout_memory_bytes=q.rollout_memory_bytes(serving),
         verdict=str(training.verdict),
-        reason="" if training.verdict == "ok" else f"training: {_why(training)}",
+        reason="" if training.verdict == "ok" else f"training: {why(training)}",
     )
-    if serving.verdict != "ok":
-        return replace(found, verdict=str(serving.verdict), reason="rollout: no replica fits")
-    if math.isinf(generation.round_s):
-        reason = f"rollout: memory_share={q.memory_share:g} holds weights, but no cache"
-        return replace(found, verdict="out_of_memory", reason=reason)
+    if obstacle := q.no_rollout(generation):
+        return replace(found, verdict=obstacle[0], reason=obstacle[1])
     if training.illegal:
         return found
     if learning.obstacle:
         return replace(found, verdict="illegal:second_model", reason=learning.obstacle)
-    if found.train_memory_bytes > training.memory_capacity_bytes:
-        held, most = size_text(found.train_memory_bytes), size_text(training.memory_capacity_bytes)
-        found = replace(found, verdict="out_of_memory", reason=f"training: {held} of {most}")
+    if too_much := overflow(found.train_memory_bytes, training):
+        found = replace(found, verdict="out_of_memory", reason=f"training: {too_much}")
     passes = _core.RlPasses(
         round_s=generation.round_s,
         sustained_s=generation.sustained_s,
@@ -429,21 +471,8 @@ def joined(
         logprob=q.task.logprob,
         reference=q.task.reference,
         learning_fraction=reference("learning").fraction(q.framework),
-        dispatch_s=_core.padded_dispatch_s(
-            q.task.sequences,
-            q.task.limit_tokens,
-            reference("dispatch").number(q.framework),
-        ),
-        refit_s=refit_time(
-            q.model,
-            q.train,
-            q.rollout,
-            q.layout,
-            q.task.rollout_precision,
-            way="ipc" if colocated else q.refit,
-            framework=q.framework,
-            sharded=q.strategy.sharding in ("zero3", "hsdp"),
-        ),
+        dispatch_s=q.dispatch_s(),
+        refit_s=q.refit_s(colocated=colocated),
         switch_s=switch_time(q.model, q.train) if colocated else 0.0,
     )
     phases = _core.rl_phases(passes)
@@ -456,7 +485,16 @@ def joined(
     )
 
 
-def _why(est: Estimate) -> str:
+def why(est: Estimate) -> str:
+    """What stands in the way of a step."""
     if est.illegal:
         return str(est.message())
     return f"{size_text(est.memory_bytes)} of {size_text(est.memory_capacity_bytes)}"
+
+
+def overflow(memory_bytes: float, est: Estimate | Serving) -> str:
+    """Memory over that of an accelerator; empty where it fits."""
+    capacity = float(est.cluster.core.accelerator.memory_capacity_bytes)
+    if memory_bytes <= capacity:
+        return ""
+    return f"{size_text(memory_bytes)} of {size_text(capacity)}"

@@ -45,6 +45,8 @@ class Model:
         Commit on the Hub that the configuration was read from; empty where it came from elsewhere.
     read_as : str
         Shape that a configuration of an unknown family was read as; empty of a known one.
+    scalar_head : bool
+        Whether it ends in one score in place of words, as reward models do.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class Model:
     checkpoint: str = field(default="", compare=False)
     revision: str = field(default="", compare=False)
     read_as: str = field(default="", compare=False)
+    scalar_head: bool = False
 
     def __post_init__(self) -> None:
         for key in _TEXTS:
@@ -70,7 +73,18 @@ class Model:
     @cached_property
     def core(self) -> _core.LayeredModel:
         """The engine's layer groups."""
-        return _core.LayeredModel(self.shape, self.vision)
+        layered = _core.LayeredModel(self.shape, self.vision)
+        return layered.with_scalar_head() if self.scalar_head else layered
+
+    def with_scalar_head(self) -> Model:
+        """The same with one score in place of words, and none that are predicted ahead.
+
+        Examples
+        --------
+        >>> model("llama3_8b").parameters - model("llama3_8b").with_scalar_head().parameters
+        525332480
+        """
+        return replace(self, shape=self.shape.replace(mtp_layers=0), scalar_head=True)
 
     @property
     def parameters(self) -> int:
@@ -116,7 +130,7 @@ class Model:
         return int(self.core.image_tokens(height, width))
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: getattr(self, key) for key in ("shape", "vision", *_TEXTS)}
+        return {key: getattr(self, key) for key in ("shape", "vision", "scalar_head", *_TEXTS)}
 
     def __repr__(self) -> str:
         billions = self.parameters / 1e9

@@ -88,5 +88,38 @@ TEST_CASE("law: packs hold all tokens, and no more than a sequence of each besid
   }
 }
 
+TEST_CASE("by hand: the longest of two of the lengths 1 and 3 is 3 three times of four") {
+  CHECK(expected_longest({3, 1}, 1) == Approx(2));
+  CHECK(expected_longest({3, 1}, 2) == Approx(3 * 0.75 + 1 * 0.25));
+  CHECK(expected_longest({3, 1}, 60) == Approx(3));
+  CHECK(expected_longest({7, 7, 7}, 5) == 7);
+}
+
+TEST_CASE("law: a larger micro-batch is padded to no less, up to the longest of all") {
+  const std::vector<double> lengths = answer_lengths({500, 4000, 1.0}, 333);
+  double before = mean_of(lengths);
+  CHECK(expected_longest(lengths, 1) == Approx(before));
+  for (double group = 2; group < 1e4; group *= 2) {
+    const double here = expected_longest(lengths, group);
+    CHECK(here > before);
+    CHECK(here <= lengths.front());
+    before = here;
+  }
+}
+
+TEST_CASE("by hand: padded micro-batches, as many for every replica") {
+  const std::vector<double> lengths{900, 300};
+  // The longest of four is expected at 900 x 15/16 + 300 / 16 = 862.5; 2 cp chunks of 4 divide 864.
+  const PackedBatch padded = padded_batch(lengths, 100, 4, 4, {4, 2, 8});
+  CHECK(padded.sequence == 864);
+  CHECK(padded.micro_batch == 4);
+  CHECK(padded.batch == 4 * 4 * 8);  // 12.5 a replica are four of four
+  CHECK(padded_batch(lengths, 100, 4, 100, {4, 2, 8}).sequence == 912);  // 900 of all
+  // No micro-batch is larger than what a replica has.
+  CHECK(padded_batch(lengths, 10, 64, 64, {1, 1, 8}).micro_batch == 2);
+  CHECK(padded_batch({512}, 256, 2, 2, {1, 1, 8}).batch == 256);
+  CHECK(padded_batch({512}, 256, 2, 2, {1, 1, 8}).sequence == 512);
+}
+
 }  // namespace
 }  // namespace scalemodel

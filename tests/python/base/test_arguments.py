@@ -15,6 +15,7 @@ VERBS = sorted(
 ASKED_WITH = (
     "BatchInference",
     "Convolution",
+    "Distillation",
     "EmbeddingTables",
     "FineTuning",
     "Generation",
@@ -25,6 +26,7 @@ ASKED_WITH = (
     "Interaction",
     "Mlp",
     "PatchEmbedding",
+    "Preference",
     "PromptRequest",
     "RecordedLayers",
     "Rl",

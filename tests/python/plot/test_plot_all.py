@@ -72,6 +72,17 @@ class Answers:
         one = sm.cluster("dgx_h100")
         return sm.estimate_rl("llama3_8b", one, RL, RL_PLAN, rollout=one, staleness=1)
 
+    def make_tuning_apart(self) -> Any:
+        task = sm.Distillation(
+            teacher="llama3_70b",
+            prompts=64,
+            prompt_tokens=200,
+            generated_tokens=800,
+            limit_tokens=4096,
+        )
+        one, plan = sm.cluster("dgx_h100"), sm.Strategy(tp=8)
+        return sm.estimate_tuning("llama3_8b", one, task, plan, teacher_cluster=one)
+
     def make_timeline(self) -> Any:
         return self.estimate.timeline()
 
@@ -308,6 +319,7 @@ KINDS: dict[str, Kinds] = {
     "rl_step": {
         "one pool": lambda a: plot.rl_step(a.rl_step),
         "two pools": lambda a: plot.rl_step(a.rl_apart),
+        "a teacher beside its student": lambda a: plot.rl_step(a.tuning_apart),
     },
     "roofline": {
         "an estimate": lambda a: plot.roofline(a.estimate),

@@ -13,15 +13,16 @@ from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.reading import read_text
 from scalemodel.base.text import time_text
 from scalemodel.base.words import named_arguments
-from scalemodel.interop.post_training_settings import nemo_rl, verl
+from scalemodel.interop.post_training_settings import nemo_rl, tuning, verl
 from scalemodel.interop.post_training_settings.values import asked_of, started
 from scalemodel.interop.serving_settings.yaml_reader import read_yaml
 from scalemodel.interop.settings.given import paths
 from scalemodel.interop.settings.launches import Launch
 from scalemodel.interop.settings.sources import written_files
-from scalemodel.post_training import RlEstimate
+from scalemodel.post_training import RlEstimate, TuningEstimate
+from scalemodel.post_training.answer import PhasedStep
 
-__all__ = ["RlSettings", "launch_rl", "read_rl"]
+__all__ = ["RlSettings", "launch_rl", "launch_tuning", "read_rl"]
 
 _FRAMEWORKS: Final = {"nemo_rl": nemo_rl, "verl": verl}
 #: Differences of a step that are worth a note, as a fraction.
@@ -90,19 +91,52 @@ def launch_rl(step: RlEstimate, framework: str) -> Launch:
     >>> abs(again.step_time_s / step.step_time_s - 1) < 0.01
     True
     """
+    if not isinstance(step, RlEstimate):
+        raise ScaleModelError(f"step={step!r}: must be an RlEstimate")
     writer = _module(framework)
-    if not math.isfinite(step.step_time_s):
-        raise ScaleModelError(f"step: cannot run ({step.verdict}: {step.reason})")
+    _check_runs(step)
     written: Launch = writer.write(step, asked_of(step))
     read = read_rl(framework, written.script())
-    return replace(
-        written,
-        notes=(*_fit(step), *written.notes, *_differences(step, read)),
-        predicted=f"predicted: {time_text(step.step_time_s)} a step",
-        name=str(step.training.model.name),
-        nodes=-(-step.accelerators // asked_of(step)["per_node"]),
-        per_node=asked_of(step)["per_node"],
-    )
+    return _named(step, replace(written, notes=(*written.notes, *_differences(step, read))))
+
+
+@named_arguments
+def launch_tuning(step: TuningEstimate, framework: str) -> Launch:
+    """How to start a predicted step of preference tuning or of distillation in a framework.
+
+    Every part that the settings do not say is a note that names it.
+
+    Parameters
+    ----------
+    step : TuningEstimate
+        Of `estimate_tuning`, that can run.
+    framework : {"nemo_rl", "verl"}
+        NeMo-RL has DPO, reward models and on-policy distillation, verl the last alone, with a
+        teacher on accelerators of its own.
+
+    Returns
+    -------
+    Launch
+        Data and learning rate are of the run, and placeholders.
+
+    Raises
+    ------
+    ScaleModelError
+        An unknown framework or one that has nothing of the kind, or a step that cannot run.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Preference(pairs=128, prompt_tokens=200, generated_tokens=300, limit_tokens=2048)
+    >>> step = sm.estimate_tuning("llama3_8b", "dgx_h100", task, sm.Strategy(tp=2))
+    >>> print(sm.launch_tuning(step, "nemo_rl").command[2])
+    examples/run_dpo.py
+    """
+    if not isinstance(step, TuningEstimate):
+        raise ScaleModelError(f"step={step!r}: must be a TuningEstimate")
+    _module(framework)
+    _check_runs(step)
+    return _named(step, tuning.write(step, framework))
 
 
 @named_arguments
@@ -163,7 +197,26 @@ def _module(framework: str) -> Any:
     return _FRAMEWORKS[framework]
 
 
-def _fit(step: RlEstimate) -> list[str]:
+def _check_runs(step: PhasedStep) -> None:
+    if not math.isfinite(step.step_time_s):
+        raise ScaleModelError(f"step: cannot run ({step.verdict}: {step.reason})")
+
+
+def _named(step: PhasedStep, written: Launch) -> Launch:
+    """With what is predicted of it."""
+    train = step.training.cluster
+    per_node = min(int(train.core.node_accelerators), step.accelerators)
+    return replace(
+        written,
+        notes=(*_fit(step), *written.notes),
+        predicted=f"predicted: {time_text(step.step_time_s)} a step",
+        name=str(step.training.model.name),
+        nodes=-(-step.accelerators // per_node),
+        per_node=per_node,
+    )
+
+
+def _fit(step: PhasedStep) -> list[str]:
     return [] if step.verdict == "ok" else [f"predicted {step.verdict}: {step.reason}"]
 
 

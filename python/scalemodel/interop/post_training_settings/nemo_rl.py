@@ -39,17 +39,13 @@ def write(step: RlEstimate, asked: dict[str, Any]) -> Launch:
         framework="nemo_rl",
         command=command,
         environment={},
-        files={_FILE: f"defaults: {_BASE}\n{_yaml(_settings(asked))}"},
+        files={_FILE: f"defaults: {_BASE}\n{yaml_of(_settings(asked))}"},
         notes=tuple(notes),
         run=("grpo.max_num_steps=1000", "policy.model_name=MODEL"),
     )
 
 
 def _settings(v: dict[str, Any]) -> dict[str, object]:
-    apart, node = v["rollout_accelerators"], v["per_node"]
-    total = v["train_accelerators"] + apart
-    sharded = v["sharding"] in ("zero2", "zero3", "hsdp")
-    backend = "policy.dtensor_cfg" if sharded else "policy.megatron_cfg"
     settings: dict[str, object] = {
         "grpo.num_prompts_per_step": v["prompts"],
         "grpo.num_generations_per_prompt": v["generations"],
@@ -64,28 +60,42 @@ def _settings(v: dict[str, Any]) -> dict[str, object]:
         "policy.train_global_batch_size": v["train_batch"],
         "policy.train_micro_batch_size": 1,
         "policy.logprob_batch_size": v["logprob_batch"],
-        "policy.max_total_sequence_length": v["limit_tokens"],
-        "policy.precision": _DTYPE.get(v["precision"], "bfloat16"),
         "policy.sequence_packing.enabled": True,
-        "policy.megatron_cfg.enabled": not sharded,
-        "policy.dtensor_cfg.enabled": sharded,
-        f"{backend}.sequence_parallel": bool(v["sequence_parallel"]),
-        f"{backend}.activation_checkpointing": v["recompute"] != "none",
+        **backend("policy", v),
+    }
+    return settings | generation(v) | nodes(v)
+
+
+def backend(root: str, v: dict[str, Any]) -> dict[str, object]:
+    """How a model is cut, below its own part of the settings."""
+    sharded = v["sharding"] in ("zero2", "zero3", "hsdp")
+    name = f"{root}.dtensor_cfg" if sharded else f"{root}.megatron_cfg"
+    settings: dict[str, object] = {
+        f"{root}.max_total_sequence_length": v["limit_tokens"],
+        f"{root}.precision": _DTYPE.get(v["precision"], "bfloat16"),
+        f"{root}.megatron_cfg.enabled": not sharded,
+        f"{root}.dtensor_cfg.enabled": sharded,
+        f"{name}.sequence_parallel": bool(v["sequence_parallel"]),
+        f"{name}.activation_checkpointing": v["recompute"] != "none",
     }
     if sharded:
-        settings |= {
-            f"{backend}.tensor_parallel_size": v["tp"],
-            f"{backend}.context_parallel_size": v["cp"],
+        return settings | {
+            f"{name}.tensor_parallel_size": v["tp"],
+            f"{name}.context_parallel_size": v["cp"],
         }
-    else:
-        settings |= {
-            f"{backend}.tensor_model_parallel_size": v["tp"],
-            f"{backend}.context_parallel_size": v["cp"],
-            f"{backend}.pipeline_model_parallel_size": v["pp"],
-            f"{backend}.expert_model_parallel_size": v["ep"],
-            f"{backend}.fp8_cfg.enabled": v["precision"] == "fp8",
-        }
-    settings |= {
+    return settings | {
+        f"{name}.tensor_model_parallel_size": v["tp"],
+        f"{name}.context_parallel_size": v["cp"],
+        f"{name}.pipeline_model_parallel_size": v["pp"],
+        f"{name}.expert_model_parallel_size": v["ep"],
+        f"{name}.fp8_cfg.enabled": v["precision"] == "fp8",
+    }
+
+
+def generation(v: dict[str, Any]) -> dict[str, object]:
+    """The engine of the policy, and where it runs."""
+    apart, node = v["rollout_accelerators"], v["per_node"]
+    settings: dict[str, object] = {
         f"{_GENERATION}.backend": "vllm",
         f"{_GENERATION}.refit_transport": _REFIT.get(v["refit"]) if apart else None,
         f"{_GENERATION}.colocated.enabled": not apart,
@@ -95,8 +105,6 @@ def _settings(v: dict[str, Any]) -> dict[str, object]:
         f"{_ENGINE}.precision": _DTYPE.get(v["rollout_precision"], v["rollout_precision"]),
         f"{_ENGINE}.max_model_len": v["limit_tokens"],
         f"{_ENGINE}.async_engine": v["staleness"] > 0,
-        "cluster.gpus_per_node": node,
-        "cluster.num_nodes": -(-total // node),
     }
     if apart:
         resources = f"{_GENERATION}.colocated.resources"
@@ -105,7 +113,13 @@ def _settings(v: dict[str, Any]) -> dict[str, object]:
     return settings
 
 
-def _yaml(settings: dict[str, object]) -> str:
+def nodes(v: dict[str, Any]) -> dict[str, object]:
+    """Accelerators of all pools."""
+    total, node = v["train_accelerators"] + v["rollout_accelerators"], v["per_node"]
+    return {"cluster.gpus_per_node": node, "cluster.num_nodes": -(-total // node)}
+
+
+def yaml_of(settings: dict[str, object]) -> str:
     """Values by their paths as nested tables."""
     tree: dict[str, Any] = {}
     for path, value in settings.items():

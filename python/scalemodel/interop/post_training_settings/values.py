@@ -9,7 +9,7 @@ from typing import Any, Final
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.post_training import RlEstimate, estimate_rl
+from scalemodel.post_training import RlEstimate, TuningEstimate, estimate_rl
 
 _TASK: Final = (
     *("prompts", "generations", "limit_tokens", "train_batch", "algorithm", "oversampling"),
@@ -36,10 +36,10 @@ def asked_of(step: RlEstimate) -> dict[str, Any]:
     >>> asked["prompts"], asked["tp"], asked["rollout_accelerators"]
     (16, 2, 0)
     """
-    task, plan, layout = step.task, step.training.strategy, step.serving.layout
+    task, layout = step.task, step.serving.layout
     values: dict[str, Any] = {name: getattr(task, name) for name in _TASK}
     values["train_batch"] = task.batch
-    values |= {name: getattr(plan, name) for name in _STRATEGY}
+    values |= degrees_of(step.training.strategy)
     values |= {"rollout_tp": int(layout.tp), "rollout_pp": int(layout.pp)}
     values |= {"staleness": step.staleness, "framework": step.framework, **step.options}
     train, rollout = step.training.cluster, step.serving.cluster
@@ -47,6 +47,11 @@ def asked_of(step: RlEstimate) -> dict[str, Any]:
     values["rollout_accelerators"] = 0 if step.colocated else int(rollout.accelerators)
     values["per_node"] = min(int(train.core.node_accelerators), step.accelerators)
     return values
+
+
+def degrees_of(plan: _core.Strategy) -> dict[str, Any]:
+    """What settings may say of how a model is cut."""
+    return {name: getattr(plan, name) for name in _STRATEGY}
 
 
 def started(step: RlEstimate, changes: Mapping[str, Any]) -> RlEstimate:
@@ -124,6 +129,6 @@ def spelled(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def prompt_room(step: RlEstimate) -> int:
+def prompt_room(step: RlEstimate | TuningEstimate) -> int:
     """Tokens of the limit that are left to prompts."""
     return min(step.task.limit_tokens - 1, math.ceil(step.task.prompt_tokens))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from scalemodel.interop.post_training_settings.values import Reader, flag, prompt_room, spelled
 from scalemodel.interop.settings.launches import Launch
-from scalemodel.post_training import RlEstimate
+from scalemodel.post_training import RlEstimate, TuningEstimate
 
 _ESTIMATOR: Final = {"grpo": "grpo", "dapo": "grpo", "rloo": "rloo", "ppo": "gae"}
 _ESTIMATOR_READ: Final = {"grpo": "grpo", "rloo": "rloo", "gae": "ppo"}
@@ -35,12 +35,12 @@ def write(step: RlEstimate, asked: dict[str, Any]) -> Launch:
         notes.append(f"not expressed: refit={asked['refit']}")
     if step.task.critic_model is not None:
         notes.append("critic.model.path is yours to set")
-    settings = _settings(step, asked)
+    settings = settings_of(step, asked)
     return Launch(
         framework="verl",
         command=(
             *("python3", "-m", _trainer(asked)),
-            *(f"{path}={_word(value)}" for path, value in settings.items()),
+            *(f"{path}={word(value)}" for path, value in settings.items()),
         ),
         environment={},
         files={},
@@ -57,11 +57,13 @@ def _trainer(v: dict[str, Any]) -> str:
     return "recipe.one_step_off_policy.main_ppo"
 
 
-def _word(value: object) -> str:
+def word(value: object) -> str:
+    """A value as a command has it."""
     return str(value) if isinstance(value, bool) else spelled(value)
 
 
-def _settings(step: RlEstimate, v: dict[str, Any]) -> dict[str, object]:
+def settings_of(step: RlEstimate | TuningEstimate, v: dict[str, Any]) -> dict[str, object]:
+    """Overrides of a trainer by their paths."""
     sharded = v["sharding"] in ("zero2", "zero3", "hsdp")
     room, node = prompt_room(step), v["per_node"]
     settings: dict[str, object] = {
@@ -97,7 +99,7 @@ def _settings(step: RlEstimate, v: dict[str, Any]) -> dict[str, object]:
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": v["logprob_batch"]
         * v["limit_tokens"]
         // v["cp"],
-        "reward_model.enable": step.task.reward_model is not None,
+        "reward_model.enable": getattr(step.task, "reward_model", None) is not None,
     }
     if v["rollout_precision"] == "fp8":
         settings[f"{_ROLLOUT}.quantization"] = "fp8"
