@@ -3740,7 +3740,7 @@ class Stack:
     @property
     def update_launches(self) -> float:
         """
-        CPU overhead of a kernel of Muon's loop over matrices, in launches of a layer's
+        CPU overhead of a kernel of an optimizer's loop over matrices, in launches of a layer's
         """
     @property
     def vocab_multiple(self) -> int:

@@ -2,6 +2,7 @@
 
 #include "scalemodel/costs/layer_builder.hpp"
 #include "scalemodel/costs/layer_operators.hpp"
+#include "scalemodel/costs/matrix_updates.hpp"
 
 namespace scalemodel {
 
@@ -29,6 +30,9 @@ EndCost embedding_cost(const Model& model, const LayerLayout& layout, const Cond
   }
   cost.parameters = model.embedding_parameters / layout.tp;
   cost.trainable = conditions.frozen_base ? 0 : cost.parameters;
+  if (conditions.matrix_optimizer) {
+    cost.updates = word_updates(cost.parameters, model.hidden, 0, conditions, cluster);
+  }
   return cost;
 }
 
@@ -74,6 +78,10 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
   cost.parameters = model.head_parameters / layout.tp + model.final_norm_parameters +
                     model.mtp_layers * model.mtp_projection_parameters / layout.tp;
   cost.trainable = conditions.frozen_base ? 0 : cost.parameters;
+  if (conditions.matrix_optimizer) {
+    cost.updates = word_updates(model.head_parameters / layout.tp, model.hidden,
+                                model.final_norm_parameters, conditions, cluster);
+  }
   cost.saved = Bytes{tokens * model.hidden * element * 2};
   // Fused: logits and their gradient in the storage format. Unfused: copies in FP32 beside them,
   // as many as the stack's loss makes.

@@ -12,6 +12,7 @@ struct EndCost {
   double parameters = 0, trainable = 0;
   double tower = 0, trainable_tower = 0;  ///< of them, those of a vision tower
   Bytes saved, working;
+  MatrixUpdates updates;
 };
 
 EndCost embedding_cost(const Model& model, const LayerLayout& layout, const Conditions& conditions,

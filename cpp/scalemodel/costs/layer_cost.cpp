@@ -6,7 +6,7 @@
 #include "scalemodel/costs/host_calls.hpp"
 #include "scalemodel/costs/layer_builder.hpp"
 #include "scalemodel/costs/layer_memory.hpp"
-#include "scalemodel/costs/newton_schulz.hpp"
+#include "scalemodel/costs/matrix_updates.hpp"
 #include "scalemodel/costs/operator_cost.hpp"
 
 namespace scalemodel {
@@ -328,7 +328,9 @@ Conditions resolve_conditions(const Task& task, const Stack& stack, Precision pr
   conditions.lora_rank = conditions.frozen_base ? task.lora_rank : 0;
   conditions.lora_targets = task.lora_targets;
   // Adapters are too narrow to be worth it: Adam updates them.
-  conditions.orthogonal = task.optimizer == Optimizer::muon && !conditions.frozen_base;
+  if (updates_matrices(task.optimizer) && !conditions.frozen_base) {
+    conditions.matrix_optimizer = task.optimizer;
+  }
   conditions.imbalance = task.imbalance;
   conditions.images = task.images;
   conditions.frozen_vision = task.frozen_vision || conditions.frozen_base;
@@ -402,13 +404,8 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   cost.distinct_parameters += cost.dense_parameters;
   cost.trainable_dense = conditions.frozen_base ? adapters : cost.dense_parameters;
   cost.trainable_expert = conditions.frozen_base ? 0 : cost.expert_parameters;
-  if (conditions.orthogonal) {
-    const Orthogonalisation matrices =
-        orthogonalisation(kind, layout, timers.storage, cluster, conditions.stack);
-    cost.dense_matrices = matrices.dense;
-    cost.expert_matrices = matrices.expert;
-    cost.dense_orthogonal = matrices.dense_time;
-    cost.expert_orthogonal = matrices.expert_time;
+  if (conditions.matrix_optimizer) {
+    add_matrix_updates(cost, kind, layout, conditions, cluster, timers);
   }
   return cost;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,23 @@ struct Phase {
 /// Bytes of one micro-batch by recomputation mode (index: Recompute).
 using BytesByRecompute = std::array<Bytes, 3>;
 
+/// Matrices of one rank that an optimizer updates as wholes: Muon, Shampoo or SOAP.
+struct MatrixUpdates {
+  double matrices = 0;  ///< that an owner takes alone; blocks of Shampoo
+  Seconds time;         ///< of a step, all of them one after the other
+  Bytes factors;        ///< Kronecker factors with their inverse roots or eigenbases
+
+  constexpr MatrixUpdates& operator+=(const MatrixUpdates& other) {
+    matrices += other.matrices;
+    time += other.time;
+    factors += other.factors;
+    return *this;
+  }
+  friend constexpr MatrixUpdates operator*(double n, const MatrixUpdates& a) {
+    return {n * a.matrices, n * a.time, n * a.factors};
+  }
+};
+
 /// One layer of one kind on one rank, one micro-batch.
 struct LayerCost {
   Phase forward, backward;  ///< backward: input and weight gradients
@@ -49,9 +67,7 @@ struct LayerCost {
   double expert_parameters = 0;                   ///< of this rank, sharded by ep and etp
   double trainable_dense = 0, trainable_expert = 0;
   double distinct_parameters = 0;  ///< of this rank, experts of one shape counted once
-  /// Of matrices that Muon orthogonalises: how many, and all of them one after the other.
-  double dense_matrices = 0, expert_matrices = 0;
-  Seconds dense_orthogonal, expert_orthogonal;
+  MatrixUpdates dense_updates, expert_updates;
 };
 
 /// The degrees that shape a layer, resolved (no zeros), and the groups they communicate in.
@@ -77,7 +93,8 @@ struct Conditions {
   bool frozen_base = false;  ///< adapters: base weights get no gradient
   int lora_rank = 0;
   LoraTargets lora_targets = LoraTargets::attention;
-  bool orthogonal = false;  ///< Muon updates the matrices of layers
+  /// Muon, Shampoo or SOAP, where it updates matrices as wholes.
+  std::optional<Optimizer> matrix_optimizer;
   double imbalance = 1;
   double images = 0, patches = 0;  ///< of a sequence, of an image
   bool frozen_vision = false;

@@ -1,7 +1,9 @@
 // What Muon computes: the momentum of a matrix made orthogonal by Newton-Schulz steps.
 #pragma once
 
-#include "scalemodel/costs/layer_cost.hpp"
+#include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/ops/gemm.hpp"
+#include "scalemodel/strategy/stack.hpp"
 
 namespace scalemodel {
 
@@ -13,17 +15,5 @@ namespace scalemodel {
 /// hidden layers", 2024; Liu et al., arXiv 2502.16982; torch/optim/_muon.py.
 Seconds newton_schulz_time(double rows, double columns, const GemmTimer& timer,
                            const Cluster& cluster, const Stack& stack);
-
-/// Matrices of a layer on one rank, and the time of their Newton-Schulz steps one after the other.
-/// A tensor-parallel rank takes its shard for a matrix (block-wise, as Megatron-Bridge's recipes
-/// do); the router, like embedding and head, is Adam's.
-struct Orthogonalisation {
-  double dense = 0, expert = 0;  ///< matrices
-  Seconds dense_time, expert_time;
-};
-
-Orthogonalisation orthogonalisation(const LayerKind& kind, const LayerLayout& layout,
-                                    const GemmTimer& timer, const Cluster& cluster,
-                                    const Stack& stack);
 
 }  // namespace scalemodel

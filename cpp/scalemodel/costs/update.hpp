@@ -57,4 +57,50 @@ inline double momentum_update_bytes(const Task& task, double gradient_bytes, dou
   return g + averages + scaled + 2 * w + (2 * w + 2) + copied;
 }
 
+/// The same of Shampoo, in FP32 between kernels: the gradient filtered and corrected, the second
+/// moment, the root of it and the step it would give, both steps' norms, weight decay, learning
+/// rate, the buffer that is gathered, the step. Source: facebookresearch/optimizers,
+/// distributed_shampoo/distributed_shampoo.py.
+inline double grafted_update_bytes(const Task& task, double gradient_bytes, double stored_bytes) {
+  const double g = gradient_bytes, s = moment_bytes(task);
+  const double master = separate_master_bytes(task, stored_bytes);
+  const double w = master > 0 ? master : stored_bytes;
+  const double copied = master > 0 ? stored_bytes : 0;
+  const double averages = (g + 2 * s) + (s + 4) + 2 * s + (g + 2 * s);
+  const double grafted = (s + 4) + 8 + 8 + 12, scaled = 4 + 4 + 8;
+  return g + averages + grafted + scaled + (w + 8) + 8 + 8 + (2 * w + 4) + copied;
+}
+
+/// The same of SOAP, on what is in the eigenbasis: both moments, the root of the second, the step,
+/// and weight decay. Source: nikhilvyas/SOAP, soap.py.
+inline double eigenbasis_update_bytes(const Task& task, double gradient_bytes,
+                                      double stored_bytes) {
+  const double g = gradient_bytes, s = moment_bytes(task);
+  const double master = separate_master_bytes(task, stored_bytes);
+  const double w = master > 0 ? master : stored_bytes;
+  const double copied = master > 0 ? stored_bytes : 0;
+  const double averages = 2 * s + (2 * s + 4) + 8 + 2 * s + (2 * s + 4);
+  const double step = (s + 4) + 8 + (s + 8);
+  return g + averages + step + (2 * w + 4) + 2 * w + copied;
+}
+
+/// Bytes that an optimizer of whole matrices moves of one parameter beside its GEMMs.
+inline double matrix_update_bytes(const Task& task, double gradient_bytes, double stored_bytes) {
+  switch (task.optimizer) {
+    case Optimizer::shampoo:
+      return grafted_update_bytes(task, gradient_bytes, stored_bytes);
+    case Optimizer::soap:
+      return eigenbasis_update_bytes(task, gradient_bytes, stored_bytes);
+    case Optimizer::muon:
+    case Optimizer::adam:
+    case Optimizer::sgd:
+    case Optimizer::sgd_momentum:
+    case Optimizer::lion:
+    case Optimizer::adafactor:
+    case Optimizer::adam_8bit:
+      break;
+  }
+  return momentum_update_bytes(task, gradient_bytes, stored_bytes);
+}
+
 }  // namespace scalemodel

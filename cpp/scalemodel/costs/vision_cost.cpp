@@ -37,7 +37,7 @@ void add_vision(EndCost& cost, const VisionTower& tower, const LayerLayout& layo
   own.precision = conditions.storage;
   own.frozen_base = false;
   own.lora_rank = 0;
-  own.orthogonal = false;
+  own.matrix_optimizer.reset();
   LayerLayout own_layout = tower_layout(tower, layout);
   Model stream;
   stream.hidden = tower.hidden;

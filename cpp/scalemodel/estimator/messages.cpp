@@ -145,8 +145,13 @@ std::vector<Bytes> checkpoint_bytes(Tables& tables, const Strategy& strategy) {
     const double parameters =
         cost.trainable_dense / c.groups.dense_ranks + cost.trainable_expert / c.groups.expert_ranks;
     const double more = second_moment_bytes(c.task()) * end_parameters(c, stage).trainable;
-    of_stage.emplace_back(share * (parameters * (weight + state_bytes(c.task(), c.storage_bytes)) +
-                                   more / c.groups.dense_ranks));
+    const StageMatrices matrices = stage_matrices(c, stage);
+    const Bytes factors = (matrices.dense.factors + matrices.ends.factors) / c.groups.dense_ranks +
+                          matrices.expert.factors / c.groups.expert_ranks;
+    of_stage.push_back(share *
+                       (Bytes{parameters * (weight + state_bytes(c.task(), c.storage_bytes)) +
+                              more / c.groups.dense_ranks} +
+                        factors));
   }
   return of_stage;
 }

@@ -30,15 +30,62 @@ inline double stored_master_bytes(const StepContext& c) {
   return shared && separate_master_bytes(c.task(), c.storage_bytes) > 0 ? c.storage_bytes : 0;
 }
 
+/// Matrices that an optimizer updates as wholes, those of layers and those of embedding and head.
+struct StageMatrices {
+  MatrixUpdates dense, expert, ends;
+};
+
+inline StageMatrices stage_matrices(const StepContext& c, const StageClass& stage) {
+  StageMatrices sum;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    const double n = stage.layers[k];
+    sum.dense += n * c.cell.layers[k].dense_updates;
+    sum.expert += n * c.cell.layers[k].expert_updates;
+  }
+  if (holds_embedding(c, stage)) sum.ends += c.cell.embedding.updates;
+  if (stage.head) sum.ends += c.cell.head.updates;
+  return sum;
+}
+
+/// Ranks that whole matrices are dealt out to: those that shard optimizer states, as
+/// LayerWiseDistributedOptimizer of Megatron-Core and the distributors of Distributed Shampoo do.
+/// Replicas that share nothing repeat each other's updates.
+inline double dense_owners(const StepContext& c) {
+  return c.strategy.sharding == Sharding::ddp ? 1 : c.groups.dense_shard_ranks;
+}
+inline double expert_owners(const StepContext& c) {
+  return c.strategy.sharding == Sharding::ddp ? 1 : c.groups.expert_shard_ranks;
+}
+
+/// Of `matrices` that take `time` one after the other, whole ones dealt out to `owners`: the
+/// busiest owner has the most of them.
+inline Seconds owned_time(double matrices, Seconds time, double owners) {
+  return matrices > 0 ? std::ceil(matrices / owners) / matrices * time : Seconds{};
+}
+
+/// The same of bytes that they hold.
+inline Bytes owned_bytes(const MatrixUpdates& updates, double owners) {
+  const double matrices = updates.matrices;
+  return matrices > 0 ? std::ceil(matrices / owners) / matrices * updates.factors : Bytes{};
+}
+
+/// Bytes of Kronecker factors and of what is computed from them that a rank holds.
+inline Bytes factor_bytes(const StepContext& c, const StageClass& layers) {
+  StageMatrices all = stage_matrices(c, layers);
+  all.dense += all.ends;
+  return owned_bytes(all.dense, dense_owners(c)) + owned_bytes(all.expert, expert_owners(c));
+}
+
 /// Bytes of the optimizer states that a rank holds. Muon has one moment of the matrices of layers,
 /// and Adam's two of embedding and head.
 inline Bytes optimizer_states(const StepContext& c, const StageClass& layers,
                               const StageParameters& stage) {
   const double each = state_bytes(c.task(), c.storage_bytes) - stored_master_bytes(c);
   Bytes states{each * updated_parameters(c, stage)};
-  if (c.conditions.orthogonal) {
-    const double ranks = c.strategy.sharding == Sharding::ddp ? 1 : c.groups.dense_shard_ranks;
+  if (c.conditions.matrix_optimizer) {
+    const double ranks = dense_owners(c);
     states += Bytes{second_moment_bytes(c.task()) * end_parameters(c, layers).trainable / ranks};
+    states += factor_bytes(c, layers);
   }
   return states;
 }
@@ -72,38 +119,25 @@ inline Bytes update_copies(const StepContext& c, const StageClass& layers,
                         casts ? c.storage_bytes * std::max(of_layers, expert) : 0)};
 }
 
-/// Newton-Schulz steps of `matrices` that take `time` one after the other, whole matrices dealt out
-/// to `owners`: the busiest owner has the most of them.
-inline Seconds owned_time(double matrices, Seconds time, double owners) {
-  return matrices > 0 ? std::ceil(matrices / owners) / matrices * time : Seconds{};
+/// What an optimizer computes with the whole matrices of a stage, whose owners gather what others
+/// updated. No owner is done before the longest matrix that it has: one of embedding or head.
+inline Seconds matrices_time(const StepContext& c, const StageClass& stage) {
+  const StageMatrices all = stage_matrices(c, stage);
+  MatrixUpdates dense = all.dense;
+  dense += all.ends;
+  return max(owned_time(dense.matrices, dense.time, dense_owners(c)),
+             owned_time(all.ends.matrices, all.ends.time, dense_owners(c))) +
+         owned_time(all.expert.matrices, all.expert.time, expert_owners(c));
 }
 
-/// Muon's computation for a stage. Ranks that shard optimizer states own whole matrices each, and
-/// gather what others updated (LayerWiseDistributedOptimizer of Megatron-Core); replicas that share
-/// nothing repeat each other's.
-inline Seconds orthogonalisation_time(const StepContext& c, const StageClass& stage) {
-  double dense = 0, expert = 0;
-  Seconds dense_time, expert_time;
-  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
-    const LayerCost& layer = c.cell.layers[k];
-    const double n = stage.layers[k];
-    dense += n * layer.dense_matrices;
-    expert += n * layer.expert_matrices;
-    dense_time += n * layer.dense_orthogonal;
-    expert_time += n * layer.expert_orthogonal;
-  }
-  const bool shared = c.strategy.sharding != Sharding::ddp;
-  return owned_time(dense, dense_time, shared ? c.groups.dense_shard_ranks : 1) +
-         owned_time(expert, expert_time, shared ? c.groups.expert_shard_ranks : 1);
-}
-
-/// Bytes that Muon moves beyond those of `update_bytes`, which counts Adam's.
-inline Bytes orthogonal_bytes(const StepContext& c, const StageClass& stage, double updated) {
-  const double ranks = c.strategy.sharding == Sharding::ddp ? 1 : c.groups.dense_shard_ranks;
-  const double matrices = updated - end_parameters(c, stage).trainable / ranks;
+/// Bytes that an optimizer of whole matrices moves beyond those of `update_bytes`, which counts
+/// Adam's.
+inline Bytes matrices_bytes(const StepContext& c, const StageClass& stage, double updated) {
+  const bool ends = c.task().optimizer != Optimizer::muon;
+  const double of_adam = ends ? 0 : end_parameters(c, stage).trainable / dense_owners(c);
   const double adam = update_bytes(1, 0, c.gradient_bytes, c.task(), c.storage_bytes) / Bytes{1};
-  return Bytes{matrices *
-               (momentum_update_bytes(c.task(), c.gradient_bytes, c.storage_bytes) - adam)};
+  return Bytes{(updated - of_adam) *
+               (matrix_update_bytes(c.task(), c.gradient_bytes, c.storage_bytes) - adam)};
 }
 
 /// Reading and writing of everything an update touches.
@@ -125,9 +159,9 @@ inline Seconds optimizer_time(const StepContext& c, const StageClass& layers,
   Bytes bytes = update_bytes(updated, held, c.gradient_bytes, c.task(), c.storage_bytes) +
                 Bytes{held * (copies + additions) + updated * casts};
   Seconds computing;
-  if (c.conditions.orthogonal) {
-    bytes += orthogonal_bytes(c, layers, updated);
-    computing = orthogonalisation_time(c, layers);
+  if (c.conditions.matrix_optimizer) {
+    bytes += matrices_bytes(c, layers, updated);
+    computing = matrices_time(c, layers);
   }
   const Accelerator& accelerator = c.cluster().accelerator;
   return computing + memory_time(bytes,

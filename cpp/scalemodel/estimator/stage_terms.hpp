@@ -50,6 +50,11 @@ struct EndParameters {
   double all = 0, trainable = 0;
 };
 
+/// Whether a stage has the token embedding, or a copy of it for the head.
+inline bool holds_embedding(const StepContext& c, const StageClass& stage) {
+  return stage.embedding || (stage.head && c.tables.model().tied_embeddings);
+}
+
 inline EndParameters end_parameters(const StepContext& c, const StageClass& stage) {
   EndParameters ends;
   const auto add = [&](const EndCost& end) {
@@ -57,7 +62,7 @@ inline EndParameters end_parameters(const StepContext& c, const StageClass& stag
     ends.trainable += end.trainable;
   };
   const bool copy = stage.head && !stage.embedding && c.tables.model().tied_embeddings;
-  if (stage.embedding || copy) add(c.cell.embedding);
+  if (holds_embedding(c, stage)) add(c.cell.embedding);
   if (copy) {
     ends.all -= c.cell.embedding.tower;
     ends.trainable -= c.cell.embedding.trainable_tower;

@@ -48,7 +48,7 @@ struct KernelEfficiency {
   Seconds step_overhead;         ///< data loading, logging, clipping: once per step
   bool cuda_graphs = false;      ///< layers are launched as graphs, single experts still one by one
   double collective_operations = 0;  ///< CPU overhead of a collective, in framework operations
-  double update_launches = 1;        ///< of a kernel of Muon's loop over matrices, in launches
+  double update_launches = 1;  ///< of a kernel of an optimizer's loop over matrices, in launches
   /// What of a layer those graphs hold: attention with a dense feed-forward layer, recurrent
   /// mixers, and what routed layers do besides their experts.
   bool graphed_attention = true, graphed_scans = true, graphed_routing = true;
@@ -293,7 +293,8 @@ struct RecordOf<Stack> {
                "CPU overhead of a collective among tensor or context ranks, in operations of the "
                "framework"),
       field<T>("update_launches", &T::update_launches, 0, 100,
-               "CPU overhead of a kernel of Muon's loop over matrices, in launches of a layer's"),
+               "CPU overhead of a kernel of an optimizer's loop over matrices, in launches of a "
+               "layer's"),
       field<T>("step_overhead_s", &T::step_overhead, 0, 100,
                "data loading, logging and clipping, once per step"),
       field<T>("fragmentation_fraction", &T::fragmentation_fraction, 0, 1,

@@ -14,22 +14,36 @@
 
 namespace scalemodel {
 
-enum class Optimizer : std::uint8_t { adam, sgd, sgd_momentum, muon, lion, adafactor, adam_8bit };
+enum class Optimizer : std::uint8_t {
+  adam,
+  sgd,
+  sgd_momentum,
+  muon,
+  lion,
+  adafactor,
+  adam_8bit,
+  shampoo,
+  soap
+};
 
 template <>
 struct EnumNames<Optimizer> {
   static constexpr std::string_view what = "optimizer";
-  static constexpr std::array<std::string_view, 7> names{
-      "adam", "sgd", "sgd_momentum", "muon", "lion", "adafactor", "adam_8bit"};
+  static constexpr std::array<std::string_view, 9> names{
+      "adam", "sgd", "sgd_momentum", "muon", "lion", "adafactor", "adam_8bit", "shampoo", "soap"};
 };
 
 /// State tensors beside the master weights. Muon has one of each matrix, and updates everything
 /// else by Adam; the factored second moment of Adafactor is a row and a column of each matrix,
-/// nothing beside the whole.
+/// nothing beside the whole. Shampoo has a filtered gradient and the second moment that its step is
+/// as long as Adam's by, SOAP has Adam's two, both of all parameters; their Kronecker factors are
+/// counted by matrix.
 constexpr int moments(Optimizer optimizer) {
   switch (optimizer) {
     case Optimizer::adam:
     case Optimizer::adam_8bit:
+    case Optimizer::shampoo:
+    case Optimizer::soap:
       return 2;
     case Optimizer::sgd:
     case Optimizer::adafactor:

@@ -220,10 +220,10 @@ def checked_task(task: object) -> Training:
     """The task, or an error that names it."""
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training, FineTuning or BatchInference")
-    if task.optimizer == "muon":
+    if task.optimizer in ("muon", "shampoo", "soap"):
         raise ScaleModelError(
-            "optimizer='muon': composed models take the other optimizers; "
-            "Muon is computed for language models",
+            f"optimizer={task.optimizer!r}: composed models take the other optimizers; "
+            "Muon, Shampoo and SOAP are computed for language models",
             code="unsupported_optimizer",
         )
     if task.lengths is not None:

@@ -12,7 +12,9 @@ from scalemodel.base.words import by_name, named_fields, spelled
 from scalemodel.resolve.lengths import Lengths, kept, order_of, tokens_of
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
-OptimizerName = Literal["adam", "sgd", "sgd_momentum", "muon", "lion", "adafactor", "adam_8bit"]
+OptimizerName = Literal[
+    "adam", "sgd", "sgd_momentum", "muon", "lion", "adafactor", "adam_8bit", "shampoo", "soap"
+]
 AttentionName = Literal[
     "stack", "unfused", "fused_softmax", "flash1", "flash2", "flash3", "flash_triton"
 ]
@@ -47,10 +49,15 @@ class Training:
     fused_norm, dropout : bool or None
         None takes the software stack's choice.
     optimizer : str
-        ``"adam"``, ``"sgd"``, ``"sgd_momentum"``, ``"muon"``, ``"lion"``, ``"adafactor"`` or
-        ``"adam_8bit"``. Muon orthogonalises the matrices of layers by five Newton-Schulz steps and
-        leaves the rest to Adam; ranks that shard its states own whole matrices, and a
-        tensor-parallel shard counts as a matrix of its own.
+        ``"adam"``, ``"sgd"``, ``"sgd_momentum"``, ``"muon"``, ``"lion"``, ``"adafactor"``,
+        ``"adam_8bit"``, ``"shampoo"`` or ``"soap"``. Muon orthogonalises the matrices of layers by
+        five Newton-Schulz steps and leaves the rest to Adam. Shampoo, as Distributed Shampoo does
+        it, keeps two FP32 factors and their inverse roots of every block of at most 1,024 x 1,024
+        values and computes the roots at every 100th step; its step is as long as Adam's. SOAP, as
+        its authors' code does it, keeps factors and eigenbases of whole matrices, none of a side
+        beyond 10,000, and computes the bases at every 10th step. What such steps cost is spread
+        over all. Ranks that shard the states of these three own whole matrices or blocks, replicas
+        repeat each other's, and a tensor-parallel shard counts as a matrix of its own.
     master_bytes, moment_bytes : int
         Bytes of the optimizer's copy of a weight (0: none) and of one of its states; those of
         ``"adam_8bit"`` are a byte and a share of their block's scale.

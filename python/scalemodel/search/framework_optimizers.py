@@ -16,7 +16,8 @@ _DEEPSPEED: Final = "deepspeedai/DeepSpeed, deepspeed/runtime/"
 #: Optimizers that Megatron-Core takes from the package emerging_optimizers.
 _EMERGING: Final = ("muon", "lion")
 
-#: Framework -> the optimizers that its settings can ask for, and where it names them.
+#: Framework -> the optimizers that its settings can ask for, and where it names them. None of them
+#: starts Shampoo, and the SOAP of Megatron-Core is another: eigenbases at every step.
 OPTIMIZERS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "megatron": (("adam", "sgd", "sgd_momentum", *_EMERGING), f"{_ARGUMENTS}: --optimizer"),
     "megatron_bridge": (("adam", "sgd", "sgd_momentum", *_EMERGING), f"{_BRIDGE}: setup_optimizer"),

@@ -47,7 +47,7 @@ TEST_CASE("every enumeration survives the round trip through its names") {
   check_names(TensorOverlap::pipelined);
   check_names(OrDefault<OnOff>{OnOff::on});
   check_names(Placement{23});
-  check_names(Optimizer::adam_8bit);
+  check_names(Optimizer::soap);
   check_names(OrDefault<AttentionKernel>{AttentionKernel::flash_triton});
   check_names(OrDefault<Precision>{Precision::fp4});
   check_names(GradientPrecision::bf16);
@@ -118,6 +118,8 @@ TEST_CASE("optimizers keep the states they are known for") {
   CHECK(moments(Optimizer::adam) == 2);
   CHECK(moments(Optimizer::sgd_momentum) == 1);
   CHECK(moments(Optimizer::sgd) == 0);
+  CHECK(moments(Optimizer::shampoo) == 2);
+  CHECK(moments(Optimizer::soap) == 2);
 }
 
 }  // namespace

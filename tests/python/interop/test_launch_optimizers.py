@@ -13,7 +13,7 @@ from scalemodel.search.framework_optimizers import OPTIMIZERS
 from scalemodel.search.frameworks import refusals
 
 CLUSTER = sm.cluster("dgx_h100", nodes=2)
-ALL = ("adam", "sgd", "sgd_momentum", "muon", "lion", "adafactor", "adam_8bit")
+ALL = ("adam", "sgd", "sgd_momentum", "muon", "lion", "adafactor", "adam_8bit", "shampoo", "soap")
 
 
 def task(optimizer: str, **more: Any) -> sm.Training:

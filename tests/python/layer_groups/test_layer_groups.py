@@ -295,9 +295,10 @@ def test_a_column_that_groups_lack_is_named() -> None:
     assert not hasattr(est, "explain")
 
 
-def test_muon_is_refused_with_what_is_legal() -> None:
-    task = sm.Training(global_batch=64, sequence=1, optimizer="muon")
-    with pytest.raises(sm.ScaleModelError, match="optimizer='muon': composed models"):
+@pytest.mark.parametrize("optimizer", ["muon", "shampoo", "soap"])
+def test_optimizers_of_matrices_are_refused_with_what_is_legal(optimizer: Any) -> None:
+    task = sm.Training(global_batch=64, sequence=1, optimizer=optimizer)
+    with pytest.raises(sm.ScaleModelError, match=f"optimizer='{optimizer}': composed models"):
         sm.estimate(sm.compose("dinov2_s"), sm.cluster("dgx_h100"), task)
 
 

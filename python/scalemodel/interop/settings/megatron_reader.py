@@ -54,7 +54,8 @@ _MUON: Final = {
     "muon_tp_mode": "blockwise",
     "muon_scalar_optimizer": "adam",
 }
-#: Optimizers of Megatron-Core that `Training` does not know.
+#: Optimizers of Megatron-Core that `Training` does not know: its SOAP computes eigenbases at every
+#: step, of whole shards of any length (NVIDIA-NeMo/Emerging-Optimizers, legacy_soap/soap.py).
 _NOT_OURS: Final = ("soap", "adaptive_muon")
 #: What goes with other settings and changes nothing that is predicted.
 _SAID_ALREADY: Final = (
@@ -340,7 +341,8 @@ def _optimizer(given: Given) -> str:
     named = given.text("optimizer", default="adam")
     if named in _NOT_OURS:
         raise ScaleModelError(
-            f"megatron: optimizer={named!r}: is not predicted; adam, sgd, muon and lion are",
+            f"megatron: optimizer={named!r}: is not predicted as Megatron-Core has it; "
+            "adam, sgd, muon and lion are",
             code="malformed_setting",
         )
     momentum = str(given.raw("sgd_momentum"))  # 0.9 where nothing says it: optimizer_config.py
