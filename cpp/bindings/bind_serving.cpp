@@ -128,13 +128,20 @@ py::array_t<double> plan_rows(const std::vector<ServingPlan>& plans) {
   return rows;
 }
 
+void expect_fields(const std::vector<ServingLayout>& layouts, const ServingKernels& kernels) {
+  for (const ServingLayout& layout : layouts) {
+    expect_pool_fields(layout);
+    expect_overlap_fields(layout, kernels);
+  }
+}
+
 py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine& engine,
                        const ServingKernels& kernels, const RequestMix& mix, double imbalance,
                        const Draft& draft, const std::vector<ServingLayout>& layouts,
                        const std::vector<double>& max_batched_tokens, int per_octave,
                        ServingGoal goal, double ttft, double tpot, double rate, int top,
                        int threads) {
-  for (const ServingLayout& layout : layouts) expect_pool_fields(layout);
+  expect_fields(layouts, kernels);
   for (const double tokens : max_batched_tokens) checked("max_batched_tokens", tokens, 1, 1e7);
   if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
   checked("per_octave", per_octave, 1, 1e5);
@@ -184,7 +191,7 @@ py::tuple search_pools(const Model& model, const Cluster& cluster, const Engine&
                        const OptionalPool& pool, double expert_price,
                        const std::vector<ServingLayout>& layouts, int per_octave, double tpot,
                        int top, int threads) {
-  for (const ServingLayout& layout : layouts) expect_pool_fields(layout);
+  expect_fields(layouts, kernels);
   if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
   checked("expert_price", expert_price, 1e-6, 1e6);
   checked("per_octave", per_octave, 1, 1e5);
@@ -222,7 +229,7 @@ void bind_instance(py::module_& m) {
       .def(py::init([](const Model& model, const Cluster& cluster, const Engine& engine,
                        const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
                        const RequestMix& mix, const Draft& draft, const OptionalPool& given) {
-             expect_pool_fields(layout);
+             expect_fields({layout}, kernels);
              const std::shared_ptr<ExpertPool> pool = given.value_or(nullptr);
              Reason reason = check_layout(model, layout, cluster, pool ? &pool->cluster : nullptr);
              if (reason == Reason::ok) reason = check_draft(draft, layout, cluster);
@@ -338,6 +345,9 @@ void bind_serving(py::module_& m) {
   bind_record<Adapters>(m, R"(Low-rank adapters (LoRA) of one served model.
 
 Every request names one of `count`, all as often as each other.)");
+  bind_record<GuidedDecoding>(m, R"(Answers that follow a grammar.
+
+Before a token of a guided request is sampled, the CPU fills a mask of the allowed ones.)");
   bind_record<Engine>(m, "One version of a serving engine.");
   bind_record<ServingKernels>(m, "The kernels an engine runs on one accelerator.");
   bind_record<ServingLayout>(m, R"(How one instance is spread over accelerators.

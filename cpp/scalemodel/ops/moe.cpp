@@ -27,6 +27,22 @@ Bytes activation_bytes(double passes, double rows, double width) {
   return Bytes{2 * passes * rows * width};
 }
 
+/// Pairs of tokens and experts that a rank computes.
+double computed_pairs(const ExpertLayer& layer, const GroupedGemmKernel& kernel) {
+  const bool remote = kernel.computes_remote && layer.expert_ranks > 1;
+  return remote ? std::max(layer.load.touched * layer.topk, layer.load.pairs) : layer.load.pairs;
+}
+
+double inner_width(const ExpertLayer& layer) {
+  return std::max(layer.intermediate / layer.tensor_ranks, 1.0);
+}
+
+/// Weights of the experts that have rows.
+Bytes resident_bytes(const ExpertLayer& layer, const GroupedGemmKernel& kernel) {
+  return Bytes{layer.load.active * layer.matrices * layer.hidden * inner_width(layer) *
+               kernel.weight_bytes};
+}
+
 }  // namespace
 
 Seconds grouped_gemm_time(const GroupedShape& shape, Bytes resident,
@@ -53,23 +69,26 @@ Seconds expert_layer_time(const ExpertLayer& layer, const GroupedGemmKernel& ker
                           const Accelerator& accelerator) noexcept {
   if (layer.tokens <= 0) return Seconds{};
   const ExpertLoad& load = layer.load;
-  const bool remote = kernel.computes_remote && layer.expert_ranks > 1;
-  const double pairs = remote ? std::max(load.touched * layer.topk, load.pairs) : load.pairs;
+  const double pairs = computed_pairs(layer, kernel);
   const double entering = kernel.computes_remote ? load.touched : layer.tokens;
   const double hidden = layer.hidden;
-  const double inner = std::max(layer.intermediate / layer.tensor_ranks, 1.0);
-  const Bytes resident{load.active * layer.matrices * hidden * inner * kernel.weight_bytes};
+  const double inner = inner_width(layer);
   const GroupedShape up{pairs, load.active, (layer.matrices - 1) * inner, hidden};
-  const GroupedShape down{pairs, load.active, hidden, inner};
   const Bytes moved =
       activation_bytes(kernel.activation_passes, pairs, 2 * hidden + layer.matrices * inner) +
       activation_bytes(kernel.gather_passes, entering * layer.topk,
                        hidden + layer.matrices * inner);
   return kernel.launch + layer.experts * kernel.expert +
          (load.active / accelerator.multiprocessors) * kernel.active +
-         grouped_gemm_time(up, resident, kernel, accelerator) +
-         grouped_gemm_time(down, resident, kernel, accelerator) +
-         moved / accelerator.memory_bandwidth;
+         grouped_gemm_time(up, resident_bytes(layer, kernel), kernel, accelerator) +
+         expert_down_time(layer, kernel, accelerator) + moved / accelerator.memory_bandwidth;
+}
+
+Seconds expert_down_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
+                         const Accelerator& accelerator) noexcept {
+  const GroupedShape down{computed_pairs(layer, kernel), layer.load.active, layer.hidden,
+                          inner_width(layer)};
+  return grouped_gemm_time(down, resident_bytes(layer, kernel), kernel, accelerator);
 }
 
 Seconds grouped_call_time(const GroupedShape& shape, const GroupedGemmKernel& kernel,

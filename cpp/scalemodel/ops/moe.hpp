@@ -80,6 +80,10 @@ struct ExpertLayer {
 Seconds expert_layer_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
                           const Accelerator& accelerator) noexcept;
 
+/// The down projection of such a layer alone, a part of its time.
+Seconds expert_down_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
+                         const Accelerator& accelerator) noexcept;
+
 /// Products launched for given groups, as training frameworks do: launch, start of every group,
 /// kernel.
 Seconds grouped_call_time(const GroupedShape& shape, const GroupedGemmKernel& kernel,

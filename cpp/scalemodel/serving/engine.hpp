@@ -17,6 +17,7 @@
 #include "scalemodel/ops/moe.hpp"
 #include "scalemodel/ops/work_kernel.hpp"
 #include "scalemodel/serving/adapters.hpp"
+#include "scalemodel/serving/guided.hpp"
 
 namespace scalemodel {
 
@@ -66,6 +67,10 @@ struct Engine {
                                    ///< of it one by one, where a layer drafts
   Seconds draft_layer_host;        ///< the CPU launches a layer of a draft model, without graphs
   int max_drafting_sequences = 0;  ///< sequences of a step with drafts; 0: as without them
+  GuidedDecoding guided;           ///< answers that follow a grammar
+  bool overlaps_masks = false;     ///< masks of a step are made while it runs; else before it
+  bool overlaps_draft_masks = false;  ///< the same of steps that verify drafts
+  bool compiles_apart = true;         ///< grammars are compiled beside steps; else within them
 
   bool operator==(const Engine&) const = default;
 };
@@ -93,7 +98,12 @@ struct ServingKernels {
   DispatchKernel many_dispatch, many_combine;
   double dispatch_blocks = 0;          ///< multiprocessors of these; 0: as many as they like
   GroupedGemmKernel received_experts;  ///< of tokens that were sent, in place of `experts`
-  bool own_all_reduce = false;         ///< the engine has an all-reduce of its own
+  double combine_blocks = 0;           ///< multiprocessors that a combine takes from compute beside
+                                       ///< it, single-batch overlap; 0: the engine has none
+  bool down_overlaps = false;          ///< the combine starts with the experts' down projection
+  bool shared_overlaps_dispatch = false;  ///< shared experts run beside the dispatch; else the
+                                          ///< combine
+  bool own_all_reduce = false;            ///< the engine has an all-reduce of its own
   CustomAllReduce all_reduce;
   double host_slowdown = 1;  ///< CPU overhead over that of the machine of the fits
   bool encodes = false;      ///< attention of vision towers has constants of its own
@@ -157,7 +167,14 @@ struct RecordOf<Engine> {
       field("draft_layer_host_s", &T::draft_layer_host, 0, 0.01,
             "CPU overhead per layer and pass of a draft model that runs without CUDA graphs"),
       field("max_drafting_sequences", &T::max_drafting_sequences, 0, 1e7,
-            "sequences running at once where drafts are verified, at most; 0 = as without")};
+            "sequences running at once where drafts are verified, at most; 0 = as without"),
+      field("guided", &T::guided, "answers that follow a grammar"),
+      field("overlaps_masks", &T::overlaps_masks,
+            "masks of guided decoding are made while the step runs that samples with them"),
+      field("overlaps_draft_masks", &T::overlaps_draft_masks,
+            "the same of steps that verify drafts"),
+      field("compiles_apart", &T::compiles_apart,
+            "a grammar is compiled while its request waits; else in the step of its prompt")};
 };
 
 template <>
@@ -188,6 +205,12 @@ struct RecordOf<ServingKernels> {
       field("dispatch_blocks", &T::dispatch_blocks, 0, 1024,
             "multiprocessors that kernels for many tokens take from compute"),
       field("received_experts", &T::received_experts, "expert layers of tokens that were sent"),
+      field("combine_blocks", &T::combine_blocks, 0, 1024,
+            "multiprocessors that a combine beside compute takes (single-batch overlap); 0 = none"),
+      field("down_overlaps", &T::down_overlaps,
+            "what the down projection has finished is combined beside the rest of it"),
+      field("shared_overlaps_dispatch", &T::shared_overlaps_dispatch,
+            "shared experts run beside the dispatch, else beside the combine"),
       field("own_all_reduce", &T::own_all_reduce, "the engine has its own all-reduce"),
       field("all_reduce", &T::all_reduce, "constants of that all-reduce"),
       field("host_slowdown", &T::host_slowdown, 0.1, 10,
@@ -195,5 +218,9 @@ struct RecordOf<ServingKernels> {
       field("encodes", &T::encodes, "attention of vision towers has constants of its own"),
       field("encoder", &T::encoder, "attention of vision towers")};
 };
+
+/// Throws MalformedQuestion where an overlap of exchange and compute is asked for that the layout
+/// has nothing for, or the engine no kernels on its accelerator.
+void expect_overlap_fields(const ServingLayout& layout, const ServingKernels& kernels);
 
 }  // namespace scalemodel

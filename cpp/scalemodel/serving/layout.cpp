@@ -3,13 +3,37 @@
 #include <string>
 
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/serving/engine.hpp"
 
 namespace scalemodel {
+namespace {
+
+void refuse(const char* name, int value, const char* why) {
+  throw MalformedQuestion(std::string(name) + "=" + std::to_string(value) + ": " + why);
+}
+
+}  // namespace
+
+void expect_overlap_fields(const ServingLayout& layout, const ServingKernels& kernels) {
+  if (!layout.single_batch_overlap) return;
+  constexpr auto kName = "single_batch_overlap";
+  if (layout.two_batch_overlap) {
+    refuse(kName, 1, "a step is overlapped one way; give it or two_batch_overlap");
+  }
+  if (layout.has_expert_pool()) {
+    refuse(kName, 1, "experts of a pool of their own overlap by micro_batches");
+  }
+  if (layout.ep == 1 || layout.dp == 1) {
+    refuse(kName, 1, "no tokens are sent to experts; give ep and dp from 2");
+  }
+  if (kernels.combine_blocks <= 0) {
+    refuse(kName, 1,
+           "the engine has no kernels for it on this accelerator; SGLang has them on Hopper and "
+           "Blackwell");
+  }
+}
 
 void expect_pool_fields(const ServingLayout& layout) {
-  const auto refuse = [](const char* name, int value, const char* why) {
-    throw MalformedQuestion(std::string(name) + "=" + std::to_string(value) + ": " + why);
-  };
   if (!layout.has_expert_pool()) {
     if (layout.micro_batches > 1) {
       refuse("micro_batches", layout.micro_batches,

@@ -16,9 +16,10 @@ namespace scalemodel {
 /// stage and each expert is split over the rest. `redundant_experts` are copies of the experts that
 /// are chosen most, placed so that the ranks are alike (EPLB, deepseek-ai/EPLB): every rank holds
 /// (experts + redundant_experts)/ep. With `two_batch_overlap` the tokens of a step are computed in
-/// two halves, each while the other one's are on their way to experts and back. Ranks with
-/// `encoder_data_parallel` encode whole images each with a whole vision tower, where they would
-/// otherwise shard every image.
+/// two halves, each while the other one's are on their way to experts and back. With
+/// `single_batch_overlap` tokens that decode are not halved: their shared experts and the end of
+/// their routed ones run while they are exchanged. Ranks with `encoder_data_parallel` encode whole
+/// images each with a whole vision tower, where they would otherwise shard every image.
 ///
 /// With `expert_ranks` the experts lie on a pool of as many accelerators of their own, routed ones
 /// spread over `ep` of these and each split over the rest, shared ones whole on all of them; other
@@ -28,6 +29,7 @@ struct ServingLayout {
   std::uint16_t tp = 1, pp = 1, ep = 1, dp = 1, cp = 1;
   std::uint16_t redundant_experts = 0;
   bool two_batch_overlap = false;
+  bool single_batch_overlap = false;
   bool encoder_data_parallel = false;
   std::uint16_t expert_ranks = 0, micro_batches = 1;
 
@@ -57,6 +59,8 @@ struct RecordOf<ServingLayout> {
             "copies of experts, over all expert-parallel ranks, that balance them"),
       field("two_batch_overlap", &T::two_batch_overlap,
             "half a step is computed while the other half is exchanged"),
+      field("single_batch_overlap", &T::single_batch_overlap,
+            "shared experts and the down projection run beside the exchange of the same tokens"),
       field("encoder_data_parallel", &T::encoder_data_parallel,
             "tensor ranks encode images of their own, each with a whole vision tower"),
       field("expert_ranks", &T::expert_ranks, 0, 65535,

@@ -43,8 +43,13 @@ StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, 
   const Model& model = question.model;
   const double image_patches = question.image_patches;
   for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host,
-                        &engine_.request_host, &engine_.prompt_host, &engine_.draft_layer_host}) {
+                        &engine_.request_host, &engine_.prompt_host, &engine_.draft_layer_host,
+                        &engine_.guided.mask, &engine_.guided.compile}) {
     *host = kernels_.host_slowdown * *host;
+  }
+  if (engine_.guided.any()) {
+    Seconds& waits = engine_.compiles_apart ? engine_.request_host : engine_.prompt_host;
+    waits += engine_.guided.fraction * engine_.guided.compile;
   }
   // Ranks of data-parallel attention have a process on the CPU each. Engines that overlap do so on
   // one stage only: in a pipeline every micro-batch waits, and its tokens travel between processes.
@@ -90,6 +95,7 @@ StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, 
     const DraftModel& own = *question.draft.model;
     Engine unadapted = question.engine;
     unadapted.adapters = {};
+    unadapted.guided = {};
     draft_model_ = std::make_shared<const StepTimes>(own.model, cluster_, unadapted, own.kernels,
                                                      draft_layout(own, layout), imbalance_);
     draft_launch_ = own.model.layers() * engine_.draft_layer_host;

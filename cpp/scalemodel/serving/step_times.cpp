@@ -5,6 +5,7 @@
 
 #include "scalemodel/collectives/collectives.hpp"
 #include "scalemodel/fabric/levels.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
 #include "scalemodel/serving/step_totals.hpp"
 
 namespace scalemodel {
@@ -213,6 +214,32 @@ Seconds StepTimes::between_stages(double tokens) const noexcept {
 Seconds StepTimes::host_between(const StepWork& whole) const noexcept {
   if (!engine_.phased_drafts || draft_model_ || whole.draft_tokens <= 0) return Seconds{};
   return max(Seconds{}, engine_.step_host - draft_time(of_stage(whole))) + engine_.step_host;
+}
+
+/// CPU time for the masks of a step, one of every token that a guided request may sample, drafts to
+/// verify included, and their way to the accelerator. Ranks of data-parallel attention have a
+/// process each. One sequence follows the other, also where an engine has a pool of threads: calls
+/// from Python take as long (vllm-project/vllm#51331, 2026-08).
+Seconds StepTimes::mask_time(const StepWork& whole) const noexcept {
+  const double sampled = whole.sequences * whole.query_tokens + whole.prompts;
+  const double masks = engine_.guided.fraction * sampled / layout_.dp;
+  return masks * engine_.guided.mask +
+         host_transfer_time(masks * mask_bytes(vocab_), cluster_.accelerator);
+}
+
+/// CPU overhead of a step with masks, which have to be there when it samples. They need the tokens
+/// of the step before: an engine makes them while the accelerator computes, or before it starts.
+/// Source: XGrammar, arXiv 2411.15100, section 3.5.
+Seconds StepTimes::host_with_masks(const StepWork& whole, Seconds device,
+                                   bool hides) const noexcept {
+  const Seconds masks = mask_time(whole), none;
+  const bool overlaps =
+      whole.draft_tokens > 0 ? engine_.overlaps_draft_masks : engine_.overlaps_masks;
+  if (hides) {
+    return overlaps ? max(none, host_fixed_ + masks - device)
+                    : max(none, host_fixed_ - device) + masks;
+  }
+  return host_fixed_ + (overlaps ? max(none, masks - device) : masks);
 }
 
 /// A pass of the draft model, as fast as the CPU launches it where no graph does.

@@ -175,7 +175,8 @@ class StepTimes {
   /// attention: of such steps several are computed side by side.
   bool is_plain() const noexcept {
     return layout_.dp == 1 && layout_.cp == 1 && layout_.batches() == 1 &&
-           !layout_.two_batch_overlap && !layout_.has_expert_pool() && scans_.empty();
+           !layout_.two_batch_overlap && !layout_.has_expert_pool() && scans_.empty() &&
+           !engine_.guided.any();
   }
   /// The same of one step or of several plain ones side by side: see step_totals.hpp.
   template <class Number>
@@ -213,6 +214,7 @@ class StepTimes {
   struct Exchange {
     Seconds dispatch, combine;
     double occupied = 0;  ///< share of the accelerator that its kernels take
+    Seconds hidden;       ///< behind compute of the same tokens
   };
   /// What the experts of a layer take, and the exchange before and behind them.
   struct Routed {
@@ -316,8 +318,12 @@ class StepTimes {
   Seconds adapter_time(double m, double depth, double columns, double slices, double groups) const;
   void add_adapters(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_expert_adapters(TokenCost& cost, const Unit& unit, double tokens) const;
-  void add_routed(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
-  Routed routed(const FeedForwardShape& ff, double m, double tokens) const;
+  void add_routed(TokenCost& cost, const LayerKind& kind, double m, double tokens) const;
+  Seconds shared_beside(const LayerKind& kind, double m) const;
+  Seconds hidden_exchange(const LayerKind& kind, double m, double tokens,
+                          const Exchange& way) const;
+  ExpertLayer expert_layer(const FeedForwardShape& ff, double tokens, bool received) const;
+  Routed routed(const LayerKind& kind, double m, double tokens) const;
   void add_experts(TokenCost& cost, const LayerKind& kind, const Unit& unit, double m,
                    double tokens) const;
   double tokens_of_rank(double tokens) const noexcept { return std::max(1.0, tokens / layout_.dp); }
@@ -332,6 +338,8 @@ class StepTimes {
   double imbalance_of(const FeedForwardShape& ff, double tokens, double places) const;
   Seconds expert_time(const FeedForwardShape& ff, double m, double tokens, bool received) const;
   Exchange gathered(const FeedForwardShape& ff, double tokens) const;
+  DispatchWork dispatch_work(const FeedForwardShape& ff, double tokens, double blocks,
+                             bool once) const;
   Exchange sent(const FeedForwardShape& ff, double tokens, double blocks, const DispatchKernel& out,
                 const DispatchKernel& back) const;
   TokenCost layer_tokens(const LayerKind& kind, double tokens) const;
@@ -387,6 +395,8 @@ class StepTimes {
   template <class Number>
   SecondsOf<Number> host(const StepWorkOf<Number>& whole, SecondsOf<Number> device) const noexcept;
   Seconds host_between(const StepWork& whole) const noexcept;
+  Seconds mask_time(const StepWork& whole) const noexcept;
+  Seconds host_with_masks(const StepWork& whole, Seconds device, bool hides) const noexcept;
 
   Engine engine_;
   ServingLayout layout_;

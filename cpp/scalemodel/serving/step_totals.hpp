@@ -70,7 +70,10 @@ SecondsOf<Number> StepTimes::host(const StepWorkOf<Number>& whole,
   const bool hides = whole.draft_tokens > 0 ? host_hides_drafting_ : host_hides_;
   SecondsOf<Number> fixed = host_fixed_;
   if (hides) fixed = max(SecondsOf<Number>{}, host_fixed_ - device);
-  if constexpr (std::is_same_v<Number, double>) fixed += host_between(whole);
+  if constexpr (std::is_same_v<Number, double>) {
+    if (engine_.guided.any()) fixed = host_with_masks(whole, device, hides);
+    fixed += host_between(whole);
+  }
   return fixed + (whole.sequences + whole.prompts) * host_each_ + whole.prompts * prompt_host_;
 }
 

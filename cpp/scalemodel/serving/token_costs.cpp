@@ -19,6 +19,11 @@ constexpr double kNormPasses = 3;
 constexpr double kRotaryPasses = 2;
 /// Logits in FP32 are written, then read for the scale, the maximum and the draw.
 constexpr double kSamplingPasses = 4;
+/// A mask reads and writes the logits that it forbids, which are most of them.
+constexpr double kMaskPasses = 2;
+/// Rows of an expert that are combined at once, where that starts before all are computed: the
+/// tile of its down projection (SGLang, batch_overlap/single_batch_overlap.py: block_m).
+constexpr double kSignalRows = 64;
 
 /// Rows of the busiest rank where every token chooses its experts independently of the others:
 /// an expert stays idle with probability (1 - k/E)^tokens. `slots`: experts and their copies.
@@ -113,24 +118,27 @@ StepTimes::Exchange StepTimes::gathered(const FeedForwardShape& ff, double token
   return exchange;
 }
 
-/// Kernels of their own send each token where it is wanted. The fullest rank receives the most, or
-/// the fullest node where a token goes there once.
+/// What a rank sends with kernels of their own: each token where it is wanted. The fullest rank
+/// receives the most, or the fullest node where a token goes there `once`.
+DispatchWork StepTimes::dispatch_work(const FeedForwardShape& ff, double tokens, double blocks,
+                                      bool once) const {
+  const int ranks = layout_.stage_ranks();
+  const auto nodes = static_cast<double>(group_shape(cluster_, ranks, 1).domains);
+  const double fullest = imbalance_of(ff, tokens, once && nodes > 1 ? nodes : layout_.ep);
+  return {fullest * tokens / ranks,
+          static_cast<double>(ff.expert_width(hidden_)),
+          static_cast<double>(ff.experts_per_token),
+          static_cast<double>(ff.experts),
+          static_cast<double>(layout_.ep),
+          nodes,
+          blocks,
+          static_cast<double>(cluster_.accelerator.multiprocessors)};
+}
+
 StepTimes::Exchange StepTimes::sent(const FeedForwardShape& ff, double tokens, double blocks,
                                     const DispatchKernel& out, const DispatchKernel& back) const {
-  const int ranks = layout_.stage_ranks();
-  const GroupShape group = group_shape(cluster_, ranks, 1);
-  const auto nodes = static_cast<double>(group.domains);
   const double multiprocessors = cluster_.accelerator.multiprocessors;
-  const bool once = out.copies_once && nodes > 1;
-  const double fullest = imbalance_of(ff, tokens, once ? nodes : layout_.ep);
-  const DispatchWork work{fullest * tokens / ranks,
-                          static_cast<double>(ff.expert_width(hidden_)),
-                          static_cast<double>(ff.experts_per_token),
-                          static_cast<double>(ff.experts),
-                          static_cast<double>(layout_.ep),
-                          nodes,
-                          blocks,
-                          multiprocessors};
+  const DispatchWork work = dispatch_work(ff, tokens, blocks, out.copies_once);
   Exchange exchange;
   exchange.dispatch = dispatch_time(work, out);
   exchange.combine = dispatch_time(work, back);
@@ -138,10 +146,58 @@ StepTimes::Exchange StepTimes::sent(const FeedForwardShape& ff, double tokens, d
   return exchange;
 }
 
+/// Shared experts of `m` tokens, as the layer computes them.
+Seconds StepTimes::shared_beside(const LayerKind& kind, double m) const {
+  TokenCost cost;
+  const Unit* shared = shared_experts(kind);
+  if (shared == nullptr) return Seconds{};
+  for (const LayerOperator& op : shared->operators) {
+    if (op.kind == OperatorKind::gemm) add_gemm(cost, *shared, op, m);
+    if (op.kind == OperatorKind::activation) {
+      add_elementwise(cost, op, m, layout_.tp, written_bytes());
+    }
+  }
+  return cost.linear + cost.elementwise;
+}
+
+/// What single-batch overlap hides of an exchange. Shared experts S run beside the dispatch D or
+/// with what runs beside the combine C. That starts with the first tile of the experts' down
+/// projection P and has few multiprocessors, which send for longer, C', and leave P a share f of
+/// the others; of n tiles the last is combined when all are computed:
+///
+///     D + S -> max(D, S),    P + C -> max(P/f, C') + min(P/f, C')/n
+///
+/// Sources: SGLang, batch_overlap/single_batch_overlap.py, and sgl-project/sglang#9660 (2025-08).
+Seconds StepTimes::hidden_exchange(const LayerKind& kind, double m, double tokens,
+                                   const Exchange& way) const {
+  const FeedForwardShape& ff = kind.feed_forward;
+  const Accelerator& accelerator = cluster_.accelerator;
+  const ExpertLayer layer = expert_layer(ff, tokens, true);
+  const Seconds shared = shared_beside(kind, m);
+  Seconds hidden, compute;
+  if (kernels_.down_overlaps) {
+    compute =
+        expert_down_time(layer, kernels_.received_experts, accelerator) / engine_.kernel_efficiency;
+  }
+  if (kernels_.shared_overlaps_dispatch) {
+    hidden += min(way.dispatch, shared);
+  } else {
+    compute += shared;
+  }
+  if (compute <= Seconds{}) return hidden;
+  DispatchWork few = dispatch_work(ff, tokens, 0, kernels_.dispatch.copies_once);
+  few.sending_blocks = kernels_.combine_blocks;
+  const Seconds combine = dispatch_time(few, kernels_.combine);
+  const Seconds beside = compute / (1 - kernels_.combine_blocks / accelerator.multiprocessors);
+  const double tiles = std::max(1.0, std::max(layer.load.active, layer.load.pairs / kSignalRows));
+  return hidden + compute + way.combine - max(combine, beside) - min(combine, beside) / tiles;
+}
+
 /// Experts and the exchange before and behind them. Engines choose by the size of a step how tokens
 /// travel, taken here as the fastest way, experts included: kernels that send tokens have experts
 /// of their own, which need not sort all tokens of the instance.
-StepTimes::Routed StepTimes::routed(const FeedForwardShape& ff, double m, double tokens) const {
+StepTimes::Routed StepTimes::routed(const LayerKind& kind, double m, double tokens) const {
+  const FeedForwardShape& ff = kind.feed_forward;
   const GroupShape group = group_shape(cluster_, layout_.stage_ranks(), 1);
   const auto reaches = [&](const DispatchKernel& kernel) {
     return group.domains == 1 || kernel.network_rate > BytesPerSecond{};
@@ -150,14 +206,17 @@ StepTimes::Routed StepTimes::routed(const FeedForwardShape& ff, double m, double
   Seconds experts = expert_time(ff, m, tokens, false);
   const auto offer = [&](const Exchange& way) {
     const Seconds own = expert_time(ff, m, tokens, true);
-    if (way.dispatch + way.combine + own >= best.dispatch + best.combine + experts) return;
+    const Seconds exposed = way.dispatch + way.combine - way.hidden;
+    if (exposed + own >= best.dispatch + best.combine - best.hidden + experts) return;
     best = way;
     experts = own;
   };
   const bool sends =
       kernels_.sends_tokens && layout_.ep > 1 && layout_.ep >= kernels_.dispatch_ranks;
   if (sends && reaches(kernels_.dispatch) && reaches(kernels_.combine)) {
-    offer(sent(ff, tokens, 0, kernels_.dispatch, kernels_.combine));
+    Exchange few = sent(ff, tokens, 0, kernels_.dispatch, kernels_.combine);
+    if (layout_.single_batch_overlap) few.hidden = hidden_exchange(kind, m, tokens, few);
+    offer(few);
   }
   if (sends && kernels_.sends_many && reaches(kernels_.many_dispatch)) {
     offer(
@@ -166,21 +225,23 @@ StepTimes::Routed StepTimes::routed(const FeedForwardShape& ff, double m, double
   return {experts, best};
 }
 
-void StepTimes::add_routed(TokenCost& cost, const FeedForwardShape& ff, double m,
-                           double tokens) const {
-  // Those of a rank count where its own tokens are sorted, which experts as GEMMs need alone.
-  const double own = kernels_.experts_as_linear ? m : 0;
-  const auto make = [&] { return routed(ff, m, tokens); };
+void StepTimes::add_routed(TokenCost& cost, const LayerKind& kind, double m, double tokens) const {
+  const FeedForwardShape& ff = kind.feed_forward;
+  // Those of a rank count where its own tokens are sorted, which experts as GEMMs need alone, and
+  // where shared experts run beside the exchange.
+  const bool single = layout_.single_batch_overlap;
+  const double own = kernels_.experts_as_linear || single ? m : 0;
+  const auto make = [&] { return routed(kind, m, tokens); };
   const Routed found =
       shared_ != nullptr
           ? shared_->routed.of(key_of<6>(&ff, tokens, own, layout_.ep, layout_.stage_ranks(),
-                                         layout_.redundant_experts),
+                                         2 * layout_.redundant_experts + (single ? 1 : 0)),
                                make)
           : make();
   const Exchange& best = found.way;
   const Seconds waits = 2 * wait(layout_.stage_ranks());
   cost.experts += found.experts;
-  cost.ep += best.dispatch + best.combine + waits;
+  cost.ep += best.dispatch + best.combine - best.hidden + waits;
   cost.combine += best.combine;
   cost.waits += waits;
   cost.occupied += best.occupied * (best.dispatch + best.combine);
@@ -378,11 +439,10 @@ void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double
   }
 }
 
-/// Experts of a layer: `m` tokens of a rank, `tokens` of the whole instance; `received`: the ranks
-/// are sent those of their own experts alone.
-Seconds StepTimes::expert_time(const FeedForwardShape& ff, double m, double tokens,
-                               bool received) const {
-  const double h = ff.expert_width(hidden_);
+/// Experts of a layer and their load: `tokens` of the whole instance; `received`: the ranks are
+/// sent those of their own experts alone.
+ExpertLayer StepTimes::expert_layer(const FeedForwardShape& ff, double tokens,
+                                    bool received) const {
   ExpertLayer layer;
   const double slots = static_cast<double>(ff.experts) + layout_.redundant_experts;
   layer.load = random_load(ff, tokens, slots, layout_.ep, imbalance_of(ff, tokens, layout_.ep));
@@ -391,10 +451,18 @@ Seconds StepTimes::expert_time(const FeedForwardShape& ff, double m, double toke
   layer.tokens = received ? layer.load.pairs / layer.topk : tokens;
   layer.experts = ff.experts;
   layer.expert_ranks = layout_.ep;
-  layer.hidden = h;
+  layer.hidden = ff.expert_width(hidden_);
   layer.intermediate = ff.width;
   layer.tensor_ranks = static_cast<double>(layout_.expert_mesh()) / layout_.ep;
   layer.matrices = ff.matrices();
+  return layer;
+}
+
+/// Their time: `m` tokens of a rank.
+Seconds StepTimes::expert_time(const FeedForwardShape& ff, double m, double tokens,
+                               bool received) const {
+  const double h = ff.expert_width(hidden_);
+  const ExpertLayer layer = expert_layer(ff, tokens, received);
   const ServingKernels& kernels = expert_kernels();
   const bool own = received && kernels.sends_tokens;
   if (own || !kernels.experts_as_linear) {
@@ -421,7 +489,7 @@ void StepTimes::add_experts(TokenCost& cost, const LayerKind& kind, const Unit& 
   if (layout_.has_expert_pool()) {
     add_pool(cost, kind, m, tokens);
   } else if (moves_tokens()) {
-    add_routed(cost, kind.feed_forward, m, tokens);
+    add_routed(cost, kind, m, tokens);
   } else {
     cost.experts += expert_time(kind.feed_forward, m, tokens, false);
   }
@@ -470,6 +538,11 @@ Seconds StepTimes::head_of_rank(double m) const {
   Seconds time = linear(Shared::kStorage, m, vocab, hidden_, 1, false) +
                  elementwise_time(kSamplingPasses * kLogitBytes * m * vocab_,
                                   cluster_.accelerator.elementwise.softmax_fraction);
+  if (engine_.guided.any()) {
+    const Bytes logits{kMaskPasses * kLogitBytes * vocab_};
+    const Bytes masked = engine_.guided.fraction * m * (logits + mask_bytes(vocab_));
+    time += elementwise_time(masked.base(), cluster_.accelerator.elementwise.add_fraction);
+  }
   if (layout_.tp > 1) {
     time += collective_time(Collective::all_gather, Bytes{m * vocab_ * kElement},
                             group_shape(cluster_, layout_.tp, 1), cluster_);

@@ -94,6 +94,23 @@ def add_serve(commands: Any) -> None:
     task.add_argument(
         "--draft-precision", metavar="NAME", help="of its weights (default: as --precision)"
     )
+    task.add_argument(
+        "--guided-fraction",
+        type=number,
+        default=0.0,
+        metavar="X",
+        help="of the requests, those whose answers follow a grammar (default 0)",
+    )
+    task.add_argument(
+        "--new-grammar-fraction",
+        type=number,
+        default=0.0,
+        metavar="X",
+        help="of these, those whose grammar has to be compiled (default 0)",
+    )
+    task.add_argument(
+        "--grammar-backend", metavar="NAME", help="what fills masks (default: the engine's)"
+    )
     load = task.add_mutually_exclusive_group()
     load.add_argument("--requests-per-s", type=number, metavar="X", help="arriving at random")
     load.add_argument("--concurrency", type=number, metavar="N", help="sequences kept running")
@@ -150,6 +167,9 @@ def _task(options: argparse.Namespace) -> Inference:
         draft_model=options.draft,
         draft_tp=0 if options.draft_tp is None else options.draft_tp,
         draft_precision=options.draft_precision,
+        guided_fraction=options.guided_fraction,
+        new_grammar_fraction=options.new_grammar_fraction,
+        grammar_backend=options.grammar_backend,
         **given(options, _core.RequestMix.fields()),
         **given(options, _core.Adapters.fields()),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import scalemodel._core as _core
 from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve.attention import version_of
 from scalemodel.resolve.reader import Reader, merged
@@ -96,6 +97,60 @@ def engine(name: str | _core.Engine) -> _core.Engine:
             given[field] = known
     facts.finish()
     return _core.Engine(**given)
+
+
+def grammar_backends(name: str) -> dict[str, str]:
+    """Backends of guided decoding that an engine has, its default first, with its names of them.
+
+    Examples
+    --------
+    >>> grammar_backends("vllm_v1")
+    {'xgrammar': 'xgrammar', 'llguidance': 'guidance', 'outlines': 'outlines'}
+    >>> grammar_backends("tensorrt_llm_triton_2024")
+    {}
+    """
+    return dict(engine_table(name).get("guided", {}).get("backends", {}))
+
+
+@catalog.kept(64)
+def guided_decoding(
+    name: str, fraction: float, new_fraction: float, backend: str | None
+) -> _core.GuidedDecoding:
+    """What guided requests cost the CPU of an engine.
+
+    Parameters
+    ----------
+    name : str
+        Catalogue name of the engine.
+    fraction, new_fraction : float
+        Of the requests, those that follow a grammar; of these, those whose grammar is new.
+    backend : str, optional
+        What fills the masks; the engine's default when left out.
+
+    Raises
+    ------
+    ScaleModelError : the engine has no guided decoding, or not by this backend.
+
+    Examples
+    --------
+    >>> guided_decoding("vllm_v1", 0.5, 0.0, None)
+    GuidedDecoding(guided_fraction=0.5, mask_s=4e-05)
+    """
+    known = grammar_backends(name)
+    if not known:
+        raise ScaleModelError(f"guided_fraction={fraction:g}: {name} has no guided decoding")
+    chosen = backend or next(iter(known))
+    if chosen not in known:
+        raise ScaleModelError(
+            f"grammar_backend={chosen!r}: {name} has none of that name; must be one of "
+            f"{', '.join(known)}"
+        )
+    facts = catalog.load("reference", "guided_decoding")[chosen]
+    return _core.GuidedDecoding(
+        guided_fraction=fraction,
+        mask_s=float(facts["mask"]["value"]),
+        compile_s=new_fraction * float(facts["compile"]["value"]),
+    )
 
 
 def engine_for(text: str) -> str:

@@ -40,6 +40,19 @@ def _native(kernel: Any) -> Any:
     return kernel
 
 
+def _single_batch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a batch is computed beside its own exchange; nothing where the engine has no way."""
+    built_for = str(accelerator_table(accelerator).get("architecture", ""))
+    blocks = Reader(want, "kernels.dispatch.single_batch").number(built_for, 0.0)
+    if not blocks:
+        return {}
+    return {
+        "combine_blocks": blocks,
+        "down_overlaps": f"{built_for}_{form.experts}" in want["down"],
+        "shared_overlaps_dispatch": built_for in want["beside_dispatch"],
+    }
+
+
 def _dispatch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> dict[str, Any]:
     """Kernels that send tokens to their experts, and those for many tokens."""
     if not want:
@@ -57,7 +70,7 @@ def _dispatch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> 
     if "many" in want:
         blocks = Reader(want, "kernels.dispatch").number("blocks")
         found |= {"sends_many": True, "dispatch_blocks": blocks}
-    return found
+    return found | _single_batch(accelerator, form, want.get("single_batch", {}))
 
 
 @dataclass(frozen=True)

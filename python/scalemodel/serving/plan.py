@@ -14,6 +14,7 @@ from scalemodel.base.answer import ColumnAnswer
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import engine as engine_constants
+from scalemodel.resolve.engines import guided_decoding
 from scalemodel.resolve.serving_kernels import kernels_for
 from scalemodel.serving.energy import instance_power_w, price_usd_per_s
 from scalemodel.serving.pools import attention_ranks
@@ -133,7 +134,11 @@ def draft_for(model: Model, cluster: Cluster, engine: str, drafts: Drafts | None
 
 
 def started_engine(engine: str, task: Inference) -> _core.Engine:
-    """Constants of an engine that is started for the adapters of a task.
+    """Constants of an engine that is started for the adapters and the grammars of a task.
+
+    Raises
+    ------
+    ScaleModelError : the engine has no such guided decoding.
 
     Examples
     --------
@@ -141,7 +146,14 @@ def started_engine(engine: str, task: Inference) -> _core.Engine:
     Adapters(adapters=4)
     """
     constants = engine_constants(engine)
-    return constants.replace(adapters=task.adapter_set) if task.adapters else constants
+    if task.adapters:
+        constants = constants.replace(adapters=task.adapter_set)
+    if task.guided_fraction:
+        guided = guided_decoding(
+            engine, task.guided_fraction, task.new_grammar_fraction, task.grammar_backend
+        )
+        constants = constants.replace(guided=guided)
+    return constants
 
 
 #: Limits that an engine is started with, fields of its record.
@@ -203,7 +215,7 @@ def instance_of(
     images = task.mix if task.images or model.shape.encoder_layers or task.source_tokens else None
     drafts = drafts_of(task)
     constants = started_engine(engine, task)
-    unlimited = constants if task.adapters else None
+    unlimited = constants if task.adapters or task.guided_fraction else None
     if not limits:
         return instance_for(*question, unlimited, images, drafts, expert_cluster)
     given: dict[str, Any] = dict(limits)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
@@ -17,6 +17,7 @@ from scalemodel.resolve.engines import CACHE_FORMATS, WEIGHT_FORMATS
 WeightPrecision = Literal["bf16", "fp16", "fp8", "fp8_block", "fp4", "int8", "int4", "mxfp4"]
 CachePrecision = Literal["bf16", "fp16", "fp8", "fp4"]
 AdapterTargets = Literal["attention", "all"]
+GrammarBackend = Literal["xgrammar", "llguidance", "outlines"]
 _MOST_SPREAD = 3.0  # of the logarithm: one length in six is twenty times the median
 
 
@@ -119,6 +120,16 @@ class Inference:
     encoder_hit_fraction : float
         Of the images, those whose encodings the encoder cache holds already; 1 where instances of
         encoders alone send them.
+    guided_fraction : float
+        Of the requests, those whose answers follow a grammar (guided or structured decoding): for
+        each of their tokens the CPU fills a mask of the allowed ones, beside the step or before it
+        as the engine does.
+    new_grammar_fraction : float
+        Of these, those whose grammar no request had before: it is compiled first. The others find
+        it in the engine's cache.
+    grammar_backend : str, optional
+        What fills the masks: ``xgrammar``, ``llguidance`` or ``outlines``; the engine's default
+        when left out.
 
     Raises
     ------
@@ -164,6 +175,9 @@ class Inference:
     draft_model: str | Path | Mapping[str, Any] | Model | None = None
     draft_tp: int = 0
     draft_precision: WeightPrecision | None = None
+    guided_fraction: float = 0.0
+    new_grammar_fraction: float = 0.0
+    grammar_backend: GrammarBackend | None = None
     mix: _core.RequestMix = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -188,6 +202,23 @@ class Inference:
         given = {name: getattr(self, name) for name in names}
         object.__setattr__(self, "mix", _core.RequestMix(**given))
         self._check_drafts()
+        self._check_grammars()
+
+    def _check_grammars(self) -> None:
+        """Raises where no part of the requests can be guided so."""
+        for name in ("guided_fraction", "new_grammar_fraction"):
+            number_from_to(name, getattr(self, name), 0, 1)
+        if self.grammar_backend is not None:
+            object.__setattr__(
+                self, "grammar_backend", choice(self.grammar_backend, get_args(GrammarBackend))
+            )
+            _one_of("grammar_backend", self.grammar_backend, get_args(GrammarBackend))
+        for name in ("new_grammar_fraction", "grammar_backend"):
+            if getattr(self, name) and not self.guided_fraction:
+                raise ScaleModelError(
+                    f"{name}={getattr(self, name)!r}: no request is guided; give guided_fraction "
+                    "above 0"
+                )
 
     def _check_drafts(self) -> None:
         """Raises where a tree has no depth, or a draft model nothing to propose."""

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "scalemodel/ops/expert_balance.hpp"
+#include "scalemodel/ops/moe.hpp"
 #include "scalemodel/serving/layout.hpp"
 #include "scalemodel/serving/step_times.hpp"
 #include "serving/serving_support.hpp"
@@ -107,6 +108,60 @@ TEST_CASE("kernels that send tokens are used between as many ranks as their engi
   CHECK(sent < 0.5 * gathered);
   kernels.sends_tokens = false;
   CHECK(mixture_of(engine, kernels, layout).of(decoded(4000)).ep == gathered);
+}
+
+TEST_CASE("by hand: the down projection beside its combine, tile by tile") {
+  ServingKernels kernels = reference_kernels();
+  kernels.sends_tokens = true;
+  kernels.received_experts = kernels.experts;
+  kernels.dispatch.domain_rate = kernels.combine.domain_rate = BytesPerSecond{1e11};
+  kernels.combine_blocks = 8;
+  Engine engine = reference_engine();
+  ServingLayout layout = shared_by(4, 0, false);
+  const StepWork work = decoded(512);
+  const auto exchange = [&] { return mixture_of(engine, kernels, layout).of(work).ep; };
+  const Seconds whole = exchange();
+  layout.single_batch_overlap = true;
+  // Without shared experts and finished tiles nothing runs beside the exchange.
+  CHECK(exchange() == whole);
+  kernels.down_overlaps = true;
+  const Seconds left = exchange();
+  // 128 tokens and 256 pairs of a rank, two experts of it: four tiles of 64 rows.
+  const DecoderShape shape = experts_8x7b_shape();
+  ExpertLayer layer;
+  layer.load = {256, 2, 0};
+  layer.tokens = 128;
+  layer.topk = 2;
+  layer.experts = 8;
+  layer.expert_ranks = 4;
+  layer.hidden = shape.hidden;
+  layer.intermediate = shape.ffn;
+  const Accelerator chip = reference_cluster(4).accelerator;
+  const Seconds down = expert_down_time(layer, kernels.experts, chip);
+  const Seconds slower = down / (1 - 8.0 / chip.multiprocessors);
+  kernels.combine.domain_rate = BytesPerSecond{1e18};
+  layout.single_batch_overlap = false;
+  const Seconds combine = (whole - exchange()) / shape.layers;
+  const Seconds hidden = down + combine - max(combine, slower) - min(combine, slower) / 4;
+  CHECK((whole - left) / (shape.layers * hidden) == Approx(1).epsilon(1e-3));
+}
+
+TEST_CASE("what single-batch overlap has nothing for is refused by its name") {
+  ServingKernels kernels = reference_kernels();
+  kernels.combine_blocks = 3;
+  ServingLayout layout = shared_by(4, 0, false);
+  CHECK_NOTHROW(expect_overlap_fields(layout, reference_kernels()));
+  layout.single_batch_overlap = true;
+  CHECK_NOTHROW(expect_overlap_fields(layout, kernels));
+  CHECK_THROWS_WITH(expect_overlap_fields(layout, reference_kernels()),
+                    doctest::Contains("single_batch_overlap=1: the engine has no kernels"));
+  layout.two_batch_overlap = true;
+  CHECK_THROWS_WITH(expect_overlap_fields(layout, kernels),
+                    doctest::Contains("give it or two_batch_overlap"));
+  layout.two_batch_overlap = false;
+  layout.ep = 1;
+  CHECK_THROWS_WITH(expect_overlap_fields(layout, kernels),
+                    doctest::Contains("give ep and dp from 2"));
 }
 
 TEST_CASE("prompts whose cache has come are no work") {

@@ -48,7 +48,13 @@ def test_releases_of_vllm_differ_by_what_their_authors_changed() -> None:
     assert engine_for("vLLM v0.17") == engine_for("vLLM 0.24.0") == "vllm_2026"
     old, new = engine("vllm_v1"), engine("vllm_2026")
     assert (old.overlaps_host, new.overlaps_host) == (False, True)
-    assert new == old.replace(overlaps_host=True, memory_fraction=0.92, overlaps_draft_models=False)
+    assert new == old.replace(
+        overlaps_host=True,
+        memory_fraction=0.92,
+        overlaps_draft_models=False,
+        overlaps_masks=True,
+        overlaps_draft_masks=True,
+    )
     rates = [
         sm.serve("qwen3_30b_a3b", "dgx_b200", EXPERTS, concurrency=64, replicas=1, engine=name)
         for name in ("vllm_v1", "vllm_2026")

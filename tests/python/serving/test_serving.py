@@ -314,7 +314,9 @@ def test_an_era_whose_hosts_are_bound_waits_less_for_grace() -> None:
     )
     assert (older.host_slowdown, newer.host_slowdown) == (3.0, 1.0)
     assert older.replace(host_slowdown=1.0) == newer
-    ahead = engine("tensorrt_llm_pytorch_2025").replace(overlaps_draft_models=True)
+    ahead = engine("tensorrt_llm_pytorch_2025").replace(
+        overlaps_draft_models=True, overlaps_draft_masks=True
+    )
     assert engine("tensorrt_llm_pytorch_2026") == ahead
 
 

@@ -23,7 +23,7 @@ from scalemodel.interop.serving_settings.words import Options, options_of
 from scalemodel.interop.serving_settings.yaml_reader import read_yaml
 from scalemodel.resolve import Model
 from scalemodel.resolve.engines import engine as engine_constants
-from scalemodel.resolve.engines import engine_for
+from scalemodel.resolve.engines import engine_for, grammar_backends
 
 SHORT: Final[dict[str, dict[str, str]]] = {
     "vllm": {
@@ -228,6 +228,13 @@ class Reading:
             )
         return number
 
+    def grammars(self, name: str, value: str) -> str:
+        """Backend of guided decoding, by our name of it; empty: the engine's default."""
+        names = {own: ours for ours, own in grammar_backends(self.engine).items()}
+        if value not in ("", "auto", "none", *names):
+            self.notes.append(f"{name} {value}: predicted with the default of {self.engine}")
+        return names.get(value, "")
+
     def drafts(self, name: str, value: object) -> int:
         """Tokens that are proposed per step."""
         return int(self.number(name, value, _MOST_DRAFTS) or 0)
@@ -297,6 +304,9 @@ def read_vllm(words: tuple[str, ...], engine: str, **known: Any) -> ServingSetti
     weights = reading.weights()
     drafts = _json(options, "speculative_config")
     transfer = _json(options, "kv_transfer_config")
+    # An option of its own up to 0.11.
+    former = options.text("guided_decoding_backend")
+    backend = str(_json(options, "structured_outputs_config").get("backend", former))
     roles = {"kv_producer": "prefill", "kv_consumer": "decode"}
     known["role"] = known.get("role") or roles.get(str(transfer.get("kv_role")), "")
     running = options.count("max_num_seqs")
@@ -316,6 +326,7 @@ def read_vllm(words: tuple[str, ...], engine: str, **known: Any) -> ServingSetti
         precision=weights,
         kv_precision=reading.cache(options.text("kv_cache_dtype"), weights),
         **vllm_drafts(reading, drafts, tp),
+        grammar_backend=reading.grammars("structured_outputs_config", backend),
         prefix_caching=options.switch("enable_prefix_caching", default=True),
         max_running_sequences=None if running is None else running * dp,
         max_batched_tokens=None if tokens is None else tokens * dp,
@@ -362,6 +373,7 @@ def read_sglang(words: tuple[str, ...], engine: str, **known: Any) -> ServingSet
     balanced = {
         "redundant_experts": options.count("ep_num_redundant_experts", least=0) or 0,
         "two_batch_overlap": options.switch("enable_two_batch_overlap"),
+        "single_batch_overlap": options.switch("enable_single_batch_overlap"),
         "encoder_data_parallel": options.switch("mm_enable_dp_encoder"),
     }
     role = options.text("disaggregation_mode")
@@ -371,6 +383,7 @@ def read_sglang(words: tuple[str, ...], engine: str, **known: Any) -> ServingSet
         precision=weights,
         kv_precision=reading.cache(options.text("kv_cache_dtype"), weights),
         **sglang_drafts(reading),
+        grammar_backend=reading.grammars("grammar_backend", options.text("grammar_backend")),
         prefix_caching=not options.switch("disable_radix_cache"),
         max_running_sequences=None if running is None else running * copies,
         max_batched_tokens=None if tokens is None else tokens * copies,
@@ -451,6 +464,9 @@ def read_tensorrt_llm(
         precision=weights,
         kv_precision=reading.cache(stored, weights),
         **tensorrt_drafts(reading, drafts),
+        grammar_backend=reading.grammars(
+            "guided_decoding_backend", options.text("guided_decoding_backend")
+        ),
         prefix_caching=bool(cache.get("enable_block_reuse", True)),
         max_running_sequences=None if running is None else running * parts,
         max_batched_tokens=None if tokens is None else tokens * parts,

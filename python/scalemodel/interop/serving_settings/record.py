@@ -39,6 +39,8 @@ class ServingSettings:
     speculative_tokens, draft_width, draft_nodes, draft_tp : int
     draft_model : str
         Id of a model that drafts, as the settings name it; empty where a layer drafts, or nothing.
+    grammar_backend : str
+        What fills the masks of guided requests, as `Inference` names it; empty: the default.
     prefix_caching : bool
     max_running_sequences, max_batched_tokens : int or None
         Of an instance, all its data-parallel ranks together; None: the engine's own.
@@ -84,6 +86,7 @@ class ServingSettings:
     draft_nodes: int = 0
     draft_model: str = ""
     draft_tp: int = 0
+    grammar_backend: str = ""
     prefix_caching: bool = True
     max_running_sequences: int | None = None
     max_batched_tokens: int | None = None
@@ -147,6 +150,8 @@ class ServingSettings:
                     f"{name}: no field of a task; known: {', '.join(sorted(legal))}"
                 )
         asked = known | given
+        if asked.get("guided_fraction") and self.grammar_backend:
+            asked.setdefault("grammar_backend", self.grammar_backend)
         for name in ("input_tokens", "output_tokens"):
             if asked[name] is None:
                 raise ScaleModelError(f"{name}: the settings name no lengths of requests; give it")

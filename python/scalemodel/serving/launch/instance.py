@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.resolve.engines import engine
+from scalemodel.resolve.engines import engine, grammar_backends
 from scalemodel.serving.plan import ServingPlan, drafts_of, ranks_of
 from scalemodel.serving.task import Inference
 
@@ -114,6 +114,15 @@ class Instance:
     def verified_drafts(self) -> int:
         """Draft tokens of a sequence that a step verifies at most."""
         return int(_core.verified_drafts(self.plan.task.mix))
+
+    @property
+    def grammar_backend(self) -> str:
+        """The engine's name of what fills masks; empty where no request is guided."""
+        task = self.plan.task
+        if not task.guided_fraction:
+            return ""
+        known = grammar_backends(self.plan.engine)
+        return known[task.grammar_backend] if task.grammar_backend else next(iter(known.values()))
 
     @property
     def constants(self) -> Any:

@@ -81,6 +81,8 @@ def parallel(instance: Instance, notes: list[str]) -> list[str]:
         words += ["--enable-eplb", "--ep-num-redundant-experts", str(layout.redundant_experts)]
     if layout.two_batch_overlap:
         words.append("--enable-two-batch-overlap")
+    if layout.single_batch_overlap:
+        words.append("--enable-single-batch-overlap")
     return words
 
 
@@ -152,6 +154,8 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     words += _formats(instance, notes)
     words += _drafts(instance, notes)
     words += _adapters(instance, notes)
+    if instance.grammar_backend:
+        words += ["--grammar-backend", instance.grammar_backend]
     if instance.images:
         words += ["--limit-mm-data-per-request", json.dumps({"image": instance.images})]
         if instance.plan.layout.encoder_data_parallel:

@@ -183,6 +183,8 @@ def options_table(instance: Instance, notes: list[str]) -> dict[str, Any]:
             "max_cpu_loras": int(task.adapters),
             "lora_target_modules": list(_TARGETS[task.adapter_targets]),
         }
+    if instance.grammar_backend:
+        table["guided_decoding_backend"] = instance.grammar_backend
     if instance.role:
         longest = math.ceil(instance.plan.task.input_tokens)
         table["cache_transceiver_config"] = {

@@ -133,6 +133,9 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     words += _formats(instance, notes)
     words += _drafts(instance, notes)
     words += _adapters(instance, notes)
+    if instance.grammar_backend:
+        backend = json.dumps({"backend": instance.grammar_backend})
+        words += ["--structured-outputs-config", backend]
     words.append(
         "--enable-prefix-caching" if instance.prefix_caching else "--no-enable-prefix-caching"
     )
