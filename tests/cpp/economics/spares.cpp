@@ -11,12 +11,12 @@ namespace {
 using testing::Approx;
 using testing::Random;
 
-constexpr double kDay = 86400;
+constexpr double kDaySeconds = 86400;
 
 FailingJob job_of(double nodes, double per_node_day) {
   FailingJob job;
   job.nodes = nodes;
-  job.node_rate = Hertz{per_node_day / kDay};
+  job.node_rate = Hertz{per_node_day / kDaySeconds};
   job.restart = Seconds{300};
   job.write = Seconds{20};
   return job;
@@ -28,8 +28,14 @@ struct Simulated {
 
 Simulated simulated(const FailingJob& job, Seconds interval, const SparePool& pool, int runs = 200,
                     double days = 60) {
-  const SimulationPlan plan{Seconds{days * kDay}, interval,  pool.spares, pool.repair, runs, 11,
-                            pool.replicas,        pool.stall};
+  const SimulationPlan plan{Seconds{days * kDaySeconds},
+                            interval,
+                            pool.spares,
+                            pool.repair,
+                            runs,
+                            11,
+                            pool.replicas,
+                            pool.stall};
   double sum = 0, squares = 0;
   for (const SimulatedRun& run : simulate_runs(job, plan)) {
     const double share = plan.work / run.time;
@@ -47,7 +53,7 @@ TEST_CASE("one job and its spares are Erlang's loss system") {
   const FailingJob job = job_of(100, 0.01);
   const double loss[] = {2.0 / 3, 2.0 / 5, 4.0 / 19, 2.0 / 21};
   for (int spares = 0; spares < 4; ++spares) {
-    const SparePool pool{spares, Seconds{2 * kDay}, 1, {}, 0};
+    const SparePool pool{spares, Seconds{2 * kDaySeconds}, 1, {}, 0};
     CHECK(1 - staffed_fraction(job, pool) == Approx(loss[spares]));
     CHECK(shares_under_repair(job, pool).size() == static_cast<std::size_t>(spares) + 2);
     CHECK(ettr_with_spares(job, Seconds{3600}, pool) ==
@@ -58,7 +64,7 @@ TEST_CASE("one job and its spares are Erlang's loss system") {
 TEST_CASE("replicas of one node without spares fail independently") {
   // Each is a machine of its own: up 1/r_f, down r.
   const FailingJob job = job_of(24, 0.05);
-  const SparePool pool{0, Seconds{4 * kDay}, 24, {}, 0};
+  const SparePool pool{0, Seconds{4 * kDaySeconds}, 24, {}, 0};
   CHECK(staffed_fraction(job, pool) == Approx(1 / (1 + 0.05 * 4)));
   const std::vector<double> shares = shares_under_repair(job, pool);
   CHECK(std::accumulate(shares.begin(), shares.end(), 0.0) == Approx(1));
@@ -71,13 +77,13 @@ TEST_CASE("replacement at once leaves no queue, and free failures no loss") {
   CHECK(ettr_with_spares(job, interval, {}) == exact_ettr(job, interval));
   CHECK(staffed_fraction(job, {3, {}, 8, {}, 0}) == 1);
   const FailingJob never = job_of(512, 0);
-  CHECK(ettr_with_spares(never, interval, {0, Seconds{kDay}, 16, Seconds{60}, 0}) ==
+  CHECK(ettr_with_spares(never, interval, {0, Seconds{kDaySeconds}, 16, Seconds{60}, 0}) ==
         Approx(interval / (interval + never.write)));
 }
 
 TEST_CASE("a quorum lengthens every step of several replicas; idle spares are paid for") {
   const FailingJob job = job_of(512, 4e-3);
-  const SparePool pool{4, Seconds{kDay}, 8, Seconds{60}, 0};
+  const SparePool pool{4, Seconds{kDaySeconds}, 8, Seconds{60}, 0};
   SparePool agreeing = pool;
   agreeing.quorum_fraction = 0.25;
   CHECK(ettr_with_spares(job, Seconds{3600}, agreeing) ==
@@ -92,7 +98,7 @@ TEST_CASE("more spares, shorter repairs and shorter stalls never hurt") {
     const FailingJob job = job_of(random.between(16, 4096), random.between(1e-4, 1e-2));
     const int replicas = i % 2 == 0 ? 1 : static_cast<int>(random.between(2, 16));
     const SparePool pool{static_cast<int>(random.between(0, 40)),
-                         Seconds{random.between(3600, 5 * kDay)}, replicas,
+                         Seconds{random.between(3600, 5 * kDaySeconds)}, replicas,
                          Seconds{replicas > 1 ? random.between(0, 200) : 0}, 0};
     const Seconds interval{1800};
     const double share = ettr_with_spares(job, interval, pool);
@@ -114,7 +120,7 @@ TEST_CASE("more spares, shorter repairs and shorter stalls never hurt") {
 
 TEST_CASE("thousands of spares and replicas stay within the range of a number") {
   const FailingJob job = job_of(16384, 0.01);
-  const SparePool pool{3000, Seconds{10 * kDay}, 2048, Seconds{60}, 0};
+  const SparePool pool{3000, Seconds{10 * kDaySeconds}, 2048, Seconds{60}, 0};
   const std::vector<double> shares = shares_under_repair(job, pool);
   CHECK(std::accumulate(shares.begin(), shares.end(), 0.0) == Approx(1));
   CHECK(staffed_fraction(job, pool) > 0.99);
@@ -124,7 +130,7 @@ TEST_CASE("simulated jobs with spares agree with the closed form") {
   const Seconds interval{2700};
   for (const int spares : {0, 2, 5, 9}) {
     const FailingJob job = job_of(512, 8e-3);
-    const SparePool pool{spares, Seconds{kDay}, 1, {}, 0};
+    const SparePool pool{spares, Seconds{kDaySeconds}, 1, {}, 0};
     const Simulated found = simulated(job, interval, pool);
     CAPTURE(spares);
     CHECK(std::abs(found.mean - ettr_with_spares(job, interval, pool)) < 4 * found.error + 0.002);
@@ -138,8 +144,8 @@ TEST_CASE("simulated replicas that drop out agree with the closed form") {
       for (const double stall : {0.0, 90.0, 600.0}) {
         FailingJob job = job_of(512, 8e-3);
         job.restart = Seconds{900};
-        job.other_rate = Hertz{1.0 / (2 * kDay)};
-        const SparePool pool{spares, Seconds{kDay}, replicas, Seconds{stall}, 0};
+        job.other_rate = Hertz{1.0 / (2 * kDaySeconds)};
+        const SparePool pool{spares, Seconds{kDaySeconds}, replicas, Seconds{stall}, 0};
         const Simulated found = simulated(job, interval, pool);
         CAPTURE(replicas);
         CAPTURE(spares);
@@ -156,8 +162,9 @@ TEST_CASE("simulated replicas that drop out agree with the closed form") {
 TEST_CASE("replicas that go on beat a job that stops whole where restarts are long") {
   const FailingJob job = job_of(2048, 3.79e-3);
   const Seconds interval = young_interval(job.write, mean_time_to_failure(job));
-  const double whole = ettr_with_spares(job, interval, {16, Seconds{kDay}, 1, {}, 0});
-  const double replicas = ettr_with_spares(job, interval, {16, Seconds{kDay}, 16, Seconds{60}, 0});
+  const double whole = ettr_with_spares(job, interval, {16, Seconds{kDaySeconds}, 1, {}, 0});
+  const double replicas =
+      ettr_with_spares(job, interval, {16, Seconds{kDaySeconds}, 16, Seconds{60}, 0});
   CHECK(replicas > whole);
 }
 
@@ -168,7 +175,7 @@ TEST_CASE("shorter stalls give the published effective time at 100,000 accelerat
   job.nodes = 12500;
   job.node_rate = Hertz{-std::log(0.44) / (600 * job.nodes)};
   job.restart = Seconds{180};
-  const SparePool pool{1000, Seconds{kDay}, 1000, Seconds{180}, 0};
+  const SparePool pool{1000, Seconds{kDaySeconds}, 1000, Seconds{180}, 0};
   CHECK(ettr_with_spares(job, Seconds{1e12}, pool) == Approx(0.80).epsilon(0.03));
 }
 

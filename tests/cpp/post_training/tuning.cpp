@@ -9,7 +9,7 @@ namespace {
 
 using testing::Approx;
 
-TuningPasses plain() {
+TuningPasses plain_passes() {
   TuningPasses passes;
   passes.forward = Seconds{4};
   passes.optimizer_step = Seconds{12};
@@ -17,7 +17,7 @@ TuningPasses plain() {
 }
 
 TEST_CASE("by hand: a reference adds a forward pass to forward and backward of twice its length") {
-  TuningPasses passes = plain();
+  TuningPasses passes = plain_passes();
   const Seconds tuned = tuning_step_time(tuning_phases(passes), false);
   CHECK(tuned == Seconds{12});
   passes.reference_passes = 1;
@@ -33,7 +33,7 @@ TEST_CASE("by hand: a reference adds a forward pass to forward and backward of t
 
 TEST_CASE("law: without frozen models and rollout a step is what its updates take") {
   for (const double updates : {1.0, 4.0}) {
-    TuningPasses passes = plain();
+    TuningPasses passes = plain_passes();
     passes.optimizer_steps = updates;
     for (const bool apart : {false, true}) {
       CHECK(tuning_step_time(tuning_phases(passes), apart) == updates * Seconds{12});
@@ -43,7 +43,7 @@ TEST_CASE("law: without frozen models and rollout a step is what its updates tak
 
 TEST_CASE("law: a teacher beside its student hides the shorter of both") {
   for (const double teaching : {0.0, 3.0, 40.0}) {
-    TuningPasses passes = plain();
+    TuningPasses passes = plain_passes();
     passes.rollout = Seconds{20};
     passes.teacher_forward = Seconds{teaching};
     passes.logits = Seconds{0.5};
@@ -60,7 +60,7 @@ TEST_CASE("law: a teacher beside its student hides the shorter of both") {
 }
 
 TEST_CASE("law: slower learning stretches passes and no other phase") {
-  TuningPasses passes = plain();
+  TuningPasses passes = plain_passes();
   passes.reference_passes = 1;
   passes.policy_passes = 1;
   passes.teacher_forward = Seconds{2};

@@ -13,7 +13,7 @@ namespace scalemodel::testing {
 namespace {
 
 /// Every knob of a decoder with several values.
-Space wide_space() {
+Space many_strategies() {
   Space s;
   set<&Strategy::tp>(s, {1, 2, 4, 8});
   set<&Strategy::cp>(s, {1, 2});
@@ -49,7 +49,7 @@ bool illegal_but_for_memory(const Estimate& e) {
 TEST_CASE("every strategy of a space is legal, occurs once and has the row it says") {
   for (Question& q : all_questions(16)) {
     const Model& model = q.tables.model();
-    const Enumeration rows(wide_space(), model, q.tables.cluster(), q.tables.task());
+    const Enumeration rows(many_strategies(), model, q.tables.cluster(), q.tables.task());
     INFO(q.name);
     REQUIRE(rows.size() > 0);
     std::set<std::string> seen;
@@ -146,7 +146,7 @@ TEST_CASE("a space that memory does not hold is refused with what is too large")
 TEST_CASE("rows are cut between points where one begins near enough") {
   const Tables tables(make_decoder(gpt3_shape()), reference_cluster(16), training(16, 2048),
                       reference_stack());
-  const Enumeration space(wide_space(), tables.model(), tables.cluster(), tables.task());
+  const Enumeration space(many_strategies(), tables.model(), tables.cluster(), tables.task());
   std::vector<std::uint64_t> begins{space.size()};
   for (const Point& point : space.points()) begins.push_back(point.first_row);
   int between = 0, others = 0;
@@ -174,7 +174,7 @@ TEST_CASE("rows are cut between points where one begins near enough") {
 TEST_CASE("parts of a space hold every row once and are of nearly equal size") {
   const Tables tables(make_decoder(gpt3_shape()), reference_cluster(16), training(16, 2048),
                       reference_stack());
-  const Enumeration space(wide_space(), tables.model(), tables.cluster(), tables.task());
+  const Enumeration space(many_strategies(), tables.model(), tables.cluster(), tables.task());
   for (const std::uint64_t count :
        {std::uint64_t{1}, std::uint64_t{7}, space.size() / 3, space.size(), 2 * space.size() + 1}) {
     const std::vector<std::uint64_t> starts = space.parts(count);
@@ -192,7 +192,7 @@ TEST_CASE("parts of a space hold every row once and are of nearly equal size") {
 TEST_CASE("relations compare products of degrees and sizes") {
   const Tables tables(make_decoder(experts_8x7b_shape()), reference_cluster(16), training(64, 4096),
                       reference_stack());
-  Space s = wide_space();
+  Space s = many_strategies();
   const auto rows = [&](Comparison comparison) {
     Space limited = s;
     limited.relations = {{{2, {Variable::tp, Variable::pp}}, comparison, {1, {Variable::dp}}}};
