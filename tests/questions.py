@@ -29,6 +29,8 @@ ILLEGAL: dict[str, tuple[str, int, sm.Training, dict[str, Any]]] = {
     "etp_ffn": (ROUTED, 64, TASK, {"tp": 8, "etp": 3}),
     "batch": (DENSE, 64, sm.Training(global_batch=1000, sequence=8192), {"tp": 8, "pp": 4}),
     "shard_degree": (DENSE, 64, TASK, {"tp": 8, "sharding": "hsdp", "shard_degree": 48}),
+    "quantized_sharding": (DENSE, 64, TASK, {"tp": 8, "quantized_gather": True}),
+    "secondary_degree": (DENSE, 64, TASK, {"tp": 8, "sharding": "zero3", "secondary_degree": 48}),
     "recompute_layers": (
         DENSE,
         64,

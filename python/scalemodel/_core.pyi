@@ -3065,7 +3065,7 @@ class Strategy:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tp: int = 1, cp: int = 1, pp: int = 1, dp: int = 0, ep: int = 1, etp: int = 0, vpp: int = 1, micro_batch: int = 1, schedule: str = '1f1b', sharding: str = 'zero1', shard_degree: int = 0, recompute: str = 'none', recompute_layers: int = 0, context: str = 'ring', sequence_parallel: bool = True, regather: bool = True, split_p2p: bool = True, placement: str = 'tp-cp-dp-pp', offload_weights: bool = False, offload_activations: bool = False, offload_optimizer: bool = False, overlap_grad_reduce: str | bool | None = 'stack', overlap_param_gather: str | bool | None = 'stack', overlap_tp: str = 'stack', linear_precision: str = 'task') -> None:
+    def __init__(self, *, tp: int = 1, cp: int = 1, pp: int = 1, dp: int = 0, ep: int = 1, etp: int = 0, vpp: int = 1, micro_batch: int = 1, schedule: str = '1f1b', sharding: str = 'zero1', shard_degree: int = 0, secondary_degree: int = 0, quantized_gather: bool = False, quantized_reduce: bool = False, recompute: str = 'none', recompute_layers: int = 0, context: str = 'ring', sequence_parallel: bool = True, regather: bool = True, split_p2p: bool = True, placement: str = 'tp-cp-dp-pp', offload_weights: bool = False, offload_activations: bool = False, offload_optimizer: bool = False, overlap_grad_reduce: str | bool | None = 'stack', overlap_param_gather: str | bool | None = 'stack', overlap_tp: str = 'stack', linear_precision: str = 'task') -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3155,6 +3155,16 @@ class Strategy:
         pipeline stages
         """
     @property
+    def quantized_gather(self) -> bool:
+        """
+        ZeRO-3, HSDP: parameters gathered in 8 bits (qwZ)
+        """
+    @property
+    def quantized_reduce(self) -> bool:
+        """
+        ZeRO-3, HSDP: gradients reduced in 4 bits by all-to-alls (qgZ)
+        """
+    @property
     def recompute(self) -> str:
         """
         activation recomputation
@@ -3173,6 +3183,11 @@ class Strategy:
     def schedule(self) -> str:
         """
         pipeline schedule; 1f1b with vpp > 1 is interleaved
+        """
+    @property
+    def secondary_degree(self) -> int:
+        """
+        ZeRO-3, HSDP: ranks that share a second copy of the parameters (hpZ); 0 = none
         """
     @property
     def sequence_parallel(self) -> bool:

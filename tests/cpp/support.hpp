@@ -347,6 +347,12 @@ inline Strategy random_strategy(Random& random) {
   s.regather = random.flip();
   s.split_p2p = random.flip();
   s.linear_precision = random.pick<OrDefault<Precision>>({{}, {}, Precision::bf16, Precision::fp8});
+  if (gathers_parameters(s.sharding)) {
+    // Decided by knobs that mean something else, so that no other draw moves.
+    s.secondary_degree = s.etp;
+    s.quantized_gather = s.regather;
+    s.quantized_reduce = s.split_p2p;
+  }
   return s;
 }
 

@@ -47,6 +47,9 @@ POOL: dict[str, list[Any]] = {
     ],
     "sharding": ["zero1", "ddp", "zero2", "zero3", "hsdp"],
     "shard_degree": [0, 2, 4, 5, 8],
+    "secondary_degree": [0, 2, 3, 8],
+    "quantized_gather": [False, True],
+    "quantized_reduce": [False, True],
     "recompute": ["none", "selective", "full"],
     "recompute_layers": [0, 1, 2, 7],
     "context": ["ring", "all_to_all", "all_gather"],
@@ -728,6 +731,9 @@ def some_strategy(random: Random, shape: Any, accelerators: int) -> sm.Strategy:
     values["vpp"] = pick([1, 1, 2, 3]) if pp > 1 else 1
     values["ep"] = pick(divisors(shape.experts, 16)) if shape.experts else 1
     values["shard_degree"] = pick([0, 0, *divisors(rest // pp)])
+    values["secondary_degree"] = pick([0, 0, *divisors(rest // pp)])
+    if values["sharding"] not in ("zero3", "hsdp"):
+        values.update(secondary_degree=0, quantized_gather=False, quantized_reduce=False)
     values["recompute_layers"] = pick([0, 0, *range(1, shape.layers + 1)])
     return sm.Strategy(**values)
 

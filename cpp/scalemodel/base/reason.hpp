@@ -18,25 +18,27 @@ enum class Reason : std::uint8_t {
   pp_layers,       // more pipeline stages than layers, or chunks than layers, embedding and LM head
   vpp_without_pp,  // interleaving needs a pipeline
   vpp_schedule,    // the schedule has no interleaved form, or needs one
-  dualpipe_stages,    // DualPipe needs an even number of stages and twice as many micro-batches
-  cp_sequence,        // cp does not divide the sequence
-  cp_heads,           // all-to-all context parallelism: tp cp does not divide the heads
-  sp_sequence,        // sequence parallelism: tp does not divide the sequence of a rank
-  ep_experts,         // ep does not divide the experts, or the model has none
-  ep_mesh,            // ep etp does not divide the ranks of a pipeline stage
-  etp_ffn,            // etp does not divide the expert width
-  batch,              // the global batch is not a multiple of dp micro_batch
-  shard_degree,       // the sharding group does not divide the data-parallel ranks
-  recompute_layers,   // more recomputed layers than the model has
-  precision,          // the accelerator has no rate for this precision
-  offload,            // host memory is smaller than what is offloaded
-  dualpipe_v_batches  // DualPipeV needs twice as many micro-batches as stages
+  dualpipe_stages,     // DualPipe needs an even number of stages and twice as many micro-batches
+  cp_sequence,         // cp does not divide the sequence
+  cp_heads,            // all-to-all context parallelism: tp cp does not divide the heads
+  sp_sequence,         // sequence parallelism: tp does not divide the sequence of a rank
+  ep_experts,          // ep does not divide the experts, or the model has none
+  ep_mesh,             // ep etp does not divide the ranks of a pipeline stage
+  etp_ffn,             // etp does not divide the expert width
+  batch,               // the global batch is not a multiple of dp micro_batch
+  shard_degree,        // the sharding group does not divide the data-parallel ranks
+  recompute_layers,    // more recomputed layers than the model has
+  precision,           // the accelerator has no rate for this precision
+  offload,             // host memory is smaller than what is offloaded
+  dualpipe_v_batches,  // DualPipeV needs twice as many micro-batches as stages
+  quantized_sharding,  // only parameters that are gathered are quantised, and their gradients
+  secondary_degree     // parameters are not gathered, or the copy's ranks do not divide the shard's
 };
 
 template <>
 struct EnumNames<Reason> {
   static constexpr std::string_view what = "reason";
-  static constexpr std::array<std::string_view, 21> names{"ok",
+  static constexpr std::array<std::string_view, 23> names{"ok",
                                                           "out_of_memory",
                                                           "mesh",
                                                           "tp_heads",
@@ -56,7 +58,9 @@ struct EnumNames<Reason> {
                                                           "recompute_layers",
                                                           "precision",
                                                           "offload",
-                                                          "dualpipe_v_batches"};
+                                                          "dualpipe_v_batches",
+                                                          "quantized_sharding",
+                                                          "secondary_degree"};
 };
 
 /// A strategy that cannot run at all, as opposed to one that runs out of memory.

@@ -77,11 +77,12 @@ Change change_between(const Strategy& a, const Strategy& b) noexcept;
 Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,
                       Seconds step_time) noexcept;
 
-/// A bound for every strategy that differs from `strategy` only in sharding, shard degree, offload
-/// and data-parallel overlap, as `freedom` says: no member has a shorter step, uses less memory or
-/// energy, costs less, or yields more tokens per second or a higher MFU. Data-parallel and host
-/// traffic cost nothing here, and everything that may be sharded is. The verdict tells whether some
-/// member may fit in memory. The other fields mean nothing. Preconditions as of `evaluate`.
+/// A bound for every strategy that differs from `strategy` only in sharding and its traffic,
+/// offload and data-parallel overlap, as `freedom` says: no member has a shorter step, uses less
+/// memory or energy, costs less, or yields more tokens per second or a higher MFU. Data-parallel
+/// and host traffic cost nothing here, and everything that may be sharded is. The verdict tells
+/// whether some member may fit in memory. The other fields mean nothing. Preconditions as of
+/// `evaluate`.
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                      const Cell& cell, const StageLayout& stages, const Freedom& freedom,
                      PipelineBound pipeline, Asked asked = Asked::all);

@@ -224,7 +224,11 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees&
 }
 
 Change change_between(const Strategy& a, const Strategy& b) noexcept {
-  if (a.sharding != b.sharding || a.shard_degree != b.shard_degree) return Change::shards;
+  const auto shards = [](const Strategy& s) {
+    return std::tie(s.sharding, s.shard_degree, s.secondary_degree, s.quantized_gather,
+                    s.quantized_reduce);
+  };
+  if (shards(a) != shards(b)) return Change::shards;
   const bool same_step = a.overlap_grad_reduce == b.overlap_grad_reduce &&
                          a.overlap_param_gather == b.overlap_param_gather &&
                          a.offload_weights == b.offload_weights &&
@@ -250,7 +254,8 @@ void SiblingEvaluator::start_group(const Cell& cell, const StageLayout& stages) 
 SiblingEvaluator::Shards& SiblingEvaluator::shards_of(const Strategy& strategy) {
   Shards& shards = shards_[static_cast<std::size_t>(strategy.sharding)];
   const auto what = [](const Strategy& s) {
-    return std::tie(s.shard_degree, s.placement, s.linear_precision);
+    return std::tie(s.shard_degree, s.placement, s.linear_precision, s.secondary_degree,
+                    s.quantized_gather, s.quantized_reduce);
   };
   if (shards.known && what(shards.strategy) == what(strategy)) return shards;
   shards.known = true;

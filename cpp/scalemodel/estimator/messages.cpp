@@ -47,14 +47,29 @@ class StageList {
   auto shard_calls(double layers, double times, bool once) {
     return [this, layers, times, once](Communicator communicator, Collective op, Bytes size,
                                        const GroupShape& group) {
-      const double pieces = shard_pieces(c_, layers);
+      const double pieces = shard_pieces(c_, op, layers);
       add({communicator, op, size / pieces, group}, times * pieces, once);
       return 0;
     };
   }
 
-  void add_gather(double dense, double expert, double layers, double times, bool once) {
-    each_gather(c_, dense, expert, shard_calls(layers, times, once));
+  void add_gather(const GatherGroups& groups, const ShardedParameters& all, double layers,
+                  double times, bool once) {
+    each_gather(c_, groups, all, shard_calls(layers, times, once));
+  }
+
+  /// Gathers of `all` parameters of a layer, or of an end, of which some learn: before `times`
+  /// passes of a micro-batch, a share `firsts` of which comes first after an update.
+  void add_gathers(const SecondaryGroups& secondary, const ShardedParameters& all,
+                   const ShardedParameters& trainable, double times, double firsts) {
+    if (!secondary) return add_gather(shard_groups(c_), all, 1, times, false);
+    const auto add_times = [this](double calls, bool once) {
+      return [this, calls, once](const GatherGroups& groups, const ShardedParameters& parameters) {
+        add_gather(groups, parameters, 1, calls, once);
+      };
+    };
+    gather_from(*secondary, c_, all, trainable, add_times(firsts * c_.degrees.micro_batches, true),
+                add_times(times - firsts, false));
   }
 
   void add_reduce(double dense, double expert, double layers, double times, bool once) {
@@ -79,14 +94,18 @@ void add_data_parallel(StageList& list, const StepContext& c, const StageClass& 
   const EndParameters ends = end_parameters(c, stage);
   if (c.gathered) {
     const double gathers = 2 + repeated_gathers(c, recompute_share(c.strategy, stage));
+    const SecondaryGroups secondary = secondary_groups(c);
+    const double firsts = first_share(c, share);
     for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
       if (stage.layers[k] == 0) continue;
       const LayerCost& layer = c.cell.layers[k];
       const double times = share * stage.layers[k];
-      list.add_gather(layer.dense_parameters, layer.expert_parameters, 1, gathers * times, false);
+      list.add_gathers(secondary, {layer.dense_parameters, layer.expert_parameters},
+                       {layer.trainable_dense, layer.trainable_expert}, gathers * times,
+                       firsts * times);
       list.add_reduce(layer.trainable_dense, layer.trainable_expert, 1, times, false);
     }
-    list.add_gather(ends.all, 0, 1, share, false);
+    list.add_gathers(secondary, {ends.all, 0}, {ends.trainable, 0}, share, firsts * share);
     list.add_reduce(ends.trainable, 0, 1, share, false);
     return;
   }
@@ -98,7 +117,9 @@ void add_data_parallel(StageList& list, const StepContext& c, const StageClass& 
   } else {
     list.add_reduce(dense, expert, layers, 1, true);
   }
-  if (c.strategy.sharding != Sharding::ddp) list.add_gather(dense, expert, layers, 1, true);
+  if (c.strategy.sharding != Sharding::ddp) {
+    list.add_gather(shard_groups(c), {dense, expert}, layers, 1, true);
+  }
 }
 
 /// The layers and ends of every stage, one class each.
@@ -139,7 +160,7 @@ std::vector<Bytes> checkpoint_bytes(Tables& tables, const Strategy& strategy) {
   const double weight = keeps_masters_only(c) ? 0 : c.storage_bytes;
   // Each chunk of a DualPipe pipeline is held by two stages, which write half of it each.
   const double share = layout.mirrored ? 0.5 : 1;
-  auto gathers = layer_gather_times(c);
+  LayerGathers gathers(c);
   for (const StageClass& stage : stages_one_by_one(tables, d, chunk_placement(strategy.schedule))) {
     const StageCost cost = stage_cost(c, stage, gathers);
     const double parameters =
@@ -163,7 +184,7 @@ std::vector<StageMessage> step_messages(Tables& tables, const Strategy& strategy
   const StageLayout& layout = *tables.find_stages(strategy, d);
   const StepContext c = make_context(tables, strategy, d, *tables.find_cell(strategy, d), layout);
   const CellMessages of_cell = tables.messages(strategy);
-  auto gathers = layer_gather_times(c);
+  LayerGathers gathers(c);
   // A DualPipe stage holds two chunks and runs half of the micro-batches through each.
   const double share = layout.mirrored ? 0.5 : 1;
   const std::vector<StageClass> stages =
@@ -205,6 +226,14 @@ StrategyLayout strategy_layout(const Tables& tables, const Strategy& strategy, b
                            tables.model().routed());
   layout.dense_shard_ranks = groups.dense_shard_ranks;
   layout.expert_shard_ranks = groups.expert_shard_ranks;
+  layout.dense_node_ranks = node_ranks(groups.dense_shard);
+  layout.expert_node_ranks = node_ranks(groups.expert_shard);
+  layout.dense_secondary_ranks = groups.dense_shard_ranks;
+  layout.expert_secondary_ranks = groups.expert_shard_ranks;
+  if (const SecondaryGroups shared = secondary_groups(tables, strategy, layout.degrees)) {
+    layout.dense_secondary_ranks = shared->dense_shard_ranks;
+    layout.expert_secondary_ranks = shared->expert_shard_ranks;
+  }
   return layout;
 }
 

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
+#include <type_traits>
 
+#include "scalemodel/estimator/quantized_traffic.hpp"
 #include "scalemodel/estimator/stage_terms.hpp"
 #include "scalemodel/ops/smooth_max.hpp"
 
@@ -11,19 +14,19 @@ namespace scalemodel {
 
 /// Parameter-gathering traffic of one layer kind (or of the embedding and LM head) per micro-batch.
 struct GatherTimes {
-  Seconds gather, reduce;
+  EachGather gather;
+  Seconds reduce;
   // What of it a layer exposes, once asked for: the same in every stage that recomputes alike.
   double recomputed = -1;  ///< share of the layers
-  Seconds forward_exposed, backward_exposed;
+  EachGather exposed;      ///< before forward passes
+  Seconds backward_exposed;
 };
-
-/// Large matrices of a dense layer: query-key-value, attention output, up and down.
-inline constexpr double kLayerMatrices = 4;
 
 /// Moving parameters or gradients of `size` over a shard group. Tensor by tensor a layer takes as
 /// many collectives as it has large matrices, and each of them two copies per rank:
 /// lists of tensors are copied from and to a flat buffer. ZeRO-2 moves `layers` one by one.
-inline double shard_pieces(const StepContext& c, double layers) {
+inline double shard_pieces(const StepContext& c, Collective op, double layers) {
+  if (op == Collective::all_to_all) return kLayerMatrices;  // of a quantised reduction
   if (c.gathered && c.stack().tensor_gathers) return kLayerMatrices;
   const bool by_layer = !c.gathered && c.strategy.sharding == Sharding::zero2;
   return by_layer ? std::max(1.0, layers) : 1;
@@ -32,29 +35,53 @@ inline double shard_pieces(const StepContext& c, double layers) {
 inline Seconds shard_time(const StepContext& c, Collective op, Bytes size, const GroupShape& group,
                           double layers) {
   if (group.ranks <= 1 || size <= Bytes{}) return Seconds{};
-  const bool tensors = c.gathered && c.stack().tensor_gathers;
-  const double pieces = shard_pieces(c, layers);
+  const bool tensors = c.gathered && c.stack().tensor_gathers && op != Collective::all_to_all;
+  const double pieces = shard_pieces(c, op, layers);
   const Seconds copies = tensors ? 2.0 * group.ranks * c.stack().host_launch : Seconds{};
   return pieces * (collective_time(op, size / pieces, group, c.cluster()) + copies);
 }
 
-/// Gathering `dense` and `expert` parameters over their shard groups: calls
-/// `shard(communicator, collective, size, group)` for both and adds up what it returns.
+/// Gathering `all` parameters among `groups`: calls `shard(communicator, collective, size, group)`
+/// for dense ones and experts and adds up what it returns. Quantised values and their scales are
+/// gathered one after the other.
 template <class Shard>
-auto each_gather(const StepContext& c, double dense, double expert, const Shard& shard) {
+auto each_gather(const StepContext& c, const GatherGroups& groups, const ShardedParameters& all,
+                 const Shard& shard) {
   const auto run = [&](Communicator communicator, double parameters, const GroupShape& group) {
+    if (quantizes_gather(c)) return each_quantized(communicator, parameters, group, shard);
     return shard(communicator, Collective::all_gather, Bytes{c.storage_bytes * parameters}, group);
   };
-  return run(Communicator::dense_shard, dense, c.groups.dense_shard) +
-         run(Communicator::expert_shard, expert, c.groups.expert_shard);
+  return run(groups.dense_communicator, all.dense, groups.dense) +
+         run(groups.expert_communicator, all.expert, groups.expert);
 }
 
 /// Of `layers` layers.
+inline Seconds gather_time_among(const StepContext& c, const GatherGroups& groups,
+                                 const ShardedParameters& all, double layers) {
+  const Seconds travels = each_gather(
+      c, groups, all, [&](Communicator, Collective op, Bytes size, const GroupShape& group) {
+        return shard_time(c, op, size, group, layers);
+      });
+  return quantizes_gather(c) ? travels + quantize_time(c, groups, all) : travels;
+}
+
+/// The same over whole shard groups.
 inline Seconds gather_time(const StepContext& c, double dense, double expert, double layers) {
-  return each_gather(c, dense, expert,
-                     [&](Communicator, Collective op, Bytes size, const GroupShape& group) {
-                       return shard_time(c, op, size, group, layers);
-                     });
+  return gather_time_among(c, shard_groups(c), {dense, expert}, layers);
+}
+
+/// Gathers of `all` parameters of a layer, or of an end, of which some learn.
+inline EachGather gather_times(const StepContext& c, const SecondaryGroups& secondary,
+                               const ShardedParameters& all, const ShardedParameters& trainable) {
+  return each_of(c, secondary, all, trainable,
+                 [&](const GatherGroups& groups, const ShardedParameters& parameters) {
+                   return gather_time_among(c, groups, parameters, 1);
+                 });
+}
+
+/// Of token embedding and LM head.
+inline EachGather end_gather_times(const StepContext& c, const EndParameters& ends) {
+  return gather_times(c, secondary_groups(c), {ends.all, 0}, {ends.trainable, 0});
 }
 
 /// Reducing the gradients of `dense` and `expert` parameters over their shard groups; across shard
@@ -68,16 +95,23 @@ auto each_reduce(const StepContext& c, double dense, double expert, const Shard&
   const double kept_bytes = c.conditions.gradients_fp32 ? 4 : c.storage_bytes;
   const double travelling_bytes = c.gradient_bytes * (c.stack().reduces_fp32 ? 4 / kept_bytes : 1);
   const Bytes dense_size{travelling_bytes * dense}, expert_size{travelling_bytes * expert};
-  return shard(Communicator::dense_shard, reduction, dense_size, g.dense_shard) +
+  const auto over_shards = [&](const ExchangeCommunicators& communicators, double parameters,
+                               Bytes size, const GroupShape& group) {
+    if (quantizes_reduce(c, group)) {
+      return each_exchange(c, communicators, parameters, group, shard);
+    }
+    return shard(communicators.shard, reduction, size, group);
+  };
+  return over_shards(kDenseExchange, dense, dense_size, g.dense_shard) +
          replica(Communicator::dense_replica, Collective::all_reduce,
                  dense_size / g.dense_shard_ranks, g.dense_replica) +
-         (shard(Communicator::expert_shard, reduction, expert_size, g.expert_shard) +
+         (over_shards(kExpertExchange, expert, expert_size, g.expert_shard) +
           replica(Communicator::expert_replica, Collective::all_reduce,
                   expert_size / g.expert_shard_ranks, g.expert_replica));
 }
 
 inline Seconds reduce_time(const StepContext& c, double dense, double expert, double layers) {
-  return each_reduce(
+  const Seconds travels = each_reduce(
       c, dense, expert,
       [&](Communicator, Collective op, Bytes size, const GroupShape& group) {
         return shard_time(c, op, size, group, layers);
@@ -85,19 +119,37 @@ inline Seconds reduce_time(const StepContext& c, double dense, double expert, do
       [&](Communicator, Collective op, Bytes size, const GroupShape& group) {
         return collective_time(op, size, group, c.cluster());
       });
+  if (!c.strategy.quantized_reduce) return travels;
+  return travels + exchange_kernels(c, dense, c.groups.dense_shard) +
+         exchange_kernels(c, expert, c.groups.expert_shard);
 }
 
-/// Of one layer of each kind, where they are gathered layer by layer.
-inline std::array<GatherTimes, kMaxLayerKinds> layer_gather_times(const StepContext& c) {
-  std::array<GatherTimes, kMaxLayerKinds> gathers{};
-  if (!c.gathered) return gathers;
-  for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
-    const LayerCost& layer = c.cell.layers[k];
-    gathers[k].gather = gather_time(c, layer.dense_parameters, layer.expert_parameters, 1);
-    gathers[k].reduce = reduce_time(c, layer.trainable_dense, layer.trainable_expert, 1);
+/// Of one layer of each kind, where they are gathered layer by layer; else nothing is worked out.
+class LayerGathers {
+ public:
+  explicit LayerGathers(const StepContext& c) {
+    if (!c.gathered) return;
+    const SecondaryGroups secondary = secondary_groups(c);
+    for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
+      const LayerCost& layer = c.cell.layers[k];
+      const ShardedParameters all{layer.dense_parameters, layer.expert_parameters};
+      const ShardedParameters trainable{layer.trainable_dense, layer.trainable_expert};
+      ::new (&values_.of[k]) GatherTimes{};
+      values_.of[k].gather = gather_times(c, secondary, all, trainable);
+      values_.of[k].reduce = reduce_time(c, trainable.dense, trainable.expert, 1);
+    }
   }
-  return gathers;
-}
+  GatherTimes& operator[](std::size_t kind) { return values_.of[kind]; }
+
+ private:
+  static_assert(std::is_trivially_destructible_v<GatherTimes>);
+  /// Not worked out, no value is anything.
+  union Values {
+    Values() {}  // NOLINT(modernize-use-equals-default): a union of these has none
+    std::array<GatherTimes, kMaxLayerKinds> of;
+  };
+  Values values_;
+};
 
 /// Exposed part of a layer's `traffic` beside the compute of its neighbour:
 ///
@@ -123,52 +175,82 @@ inline double repeated_gathers(const StepContext& c, double recomputed) {
 /// pass, its gradient reduced after; one layer ahead is in flight, beside its neighbour's compute.
 /// Gathering and reduction of the embedding and the LM head are exposed.
 inline void add_parameter_gathering(StageCost& cost, const StepContext& c, const StageClass& stage,
-                                    std::array<GatherTimes, kMaxLayerKinds>& gathers,
-                                    double share) {
+                                    LayerGathers& gathers, double share) {
   const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
   const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
   const double recomputed = recompute_share(c.strategy, stage);
+  const double firsts = first_share(c, share);
   const auto mode = static_cast<std::size_t>(c.strategy.recompute);
   for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
     if (stage.layers[k] == 0) continue;
     const LayerCost& layer = c.cell.layers[k];
     const double again_gathers = repeated_gathers(c, recomputed);
-    const Seconds open = (hide_gather ? Seconds{} : (2 + again_gathers) * gathers[k].gather) +
-                         (hide_reduce ? Seconds{} : gathers[k].reduce);
-    const Seconds forward_traffic = hide_gather ? gathers[k].gather : Seconds{};
+    const EachGather gather = hide_gather ? gathers[k].gather : EachGather{};
+    const Seconds forward_gather = gathers[k].gather.mean(firsts), again = gathers[k].gather.again;
+    const Seconds open =
+        (hide_gather ? Seconds{} : (forward_gather - again) + (2 + again_gathers) * again) +
+        (hide_reduce ? Seconds{} : gathers[k].reduce);
+    const Seconds forward_traffic = hide_gather ? forward_gather : Seconds{};
     const Seconds backward_traffic =
-        (1 + again_gathers) * forward_traffic + (hide_reduce ? gathers[k].reduce : Seconds{});
+        (1 + again_gathers) * gather.again + (hide_reduce ? gathers[k].reduce : Seconds{});
     if (gathers[k].recomputed != recomputed) {
       // Compute that hides tensor, context or expert parallelism already is not overlappable.
-      const Phase again = recomputed * layer.recompute[mode];
+      const Phase repeated = recomputed * layer.recompute[mode];
       const Seconds forward_overlappable = excess(layer.forward.compute, layer.forward.hidden);
-      const Seconds backward_overlappable =
-          excess(layer.backward.compute + again.compute, layer.backward.hidden + again.hidden);
+      const Seconds backward_overlappable = excess(layer.backward.compute + repeated.compute,
+                                                   layer.backward.hidden + repeated.hidden);
       gathers[k].recomputed = recomputed;
-      gathers[k].forward_exposed =
-          exposed_beside(forward_traffic, forward_overlappable, c.overlap_efficiency);
+      EachGather& exposed = gathers[k].exposed;
+      exposed.first = exposed_beside(gather.first, forward_overlappable, c.overlap_efficiency);
+      if (firsts < 1) {
+        exposed.again = exposed_beside(gather.again, forward_overlappable, c.overlap_efficiency);
+      }
       gathers[k].backward_exposed =
           exposed_beside(backward_traffic, backward_overlappable, c.overlap_efficiency);
     }
-    const Seconds forward_exposed = gathers[k].forward_exposed;
+    const Seconds forward_exposed = gathers[k].exposed.mean(firsts);
     const Seconds backward_exposed = gathers[k].backward_exposed;
     const double n = share * stage.layers[k];
     cost.gather_exposed += n * (open + forward_exposed + backward_exposed);
-    cost.forward_gather += n * (hide_gather ? forward_exposed : gathers[k].gather);
+    cost.forward_gather += n * (hide_gather ? forward_exposed : forward_gather);
     cost.forward.hidden += n * (forward_traffic - forward_exposed);
     cost.backward.hidden += n * (backward_traffic - backward_exposed);
     const double part = stage.layers[k] / static_cast<double>(stage.total_layers());
-    if (hide_gather) cost.first_gather += part * (forward_traffic - forward_exposed);
+    if (hide_gather) cost.first_gather += part * (gather.first - gathers[k].exposed.first);
     if (hide_reduce) {
       cost.last_reduce += part * min(gathers[k].reduce, backward_traffic - backward_exposed);
     }
   }
   const EndParameters ends = end_parameters(c, stage);
-  const Seconds gather = gather_time(c, ends.all, 0, 1);
+  const Seconds gather = end_gather_times(c, ends).mean(firsts);
   const Seconds reduce = reduce_time(c, ends.trainable, 0, 1);
   cost.gather_exposed += share * (gather + reduce);
   cost.ends += share * (gather + reduce);
   cost.forward_gather += share * gather;
+}
+
+/// Kernels of quantised gathers and of a second copy, in the passes that wait for them.
+inline void add_restoring(StageCost& cost, const StepContext& c, const StageClass& stage,
+                          double share) {
+  if (!restores(c)) return;
+  const SecondaryGroups secondary = secondary_groups(c);
+  const double firsts = first_share(c, share);
+  const double again = 1 + repeated_gathers(c, recompute_share(c.strategy, stage));
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    if (stage.layers[k] == 0) continue;
+    const LayerCost& layer = c.cell.layers[k];
+    const EachGather restore =
+        restore_times(c, secondary, {layer.dense_parameters, layer.expert_parameters},
+                      {layer.trainable_dense, layer.trainable_expert});
+    const double n = share * stage.layers[k];
+    cost.forward.compute += n * restore.mean(firsts);
+    cost.backward.compute += n * again * restore.again;
+  }
+  const EndParameters ends = end_parameters(c, stage);
+  const Seconds of_ends =
+      share * restore_times(c, secondary, {ends.all, 0}, {ends.trainable, 0}).mean(firsts);
+  cost.forward.compute += of_ends;
+  cost.ends += of_ends;
 }
 
 /// Exposed part of `traffic` in as many buckets as the stage has layers: at least one,

@@ -67,7 +67,7 @@ inline PartTimes part_times(const StepContext& c, const StageCost& cost, double 
 /// of its layers together (offload, repeated reductions); embedding and LM head take what the
 /// chunks that they are in last beyond their layers.
 inline PipelineTimes pipeline_times(const StepContext& c, const StageClass& stage,
-                                    std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+                                    LayerGathers& gathers) {
   // A pass of a mirrored layout counts for half of the micro-batches.
   const double whole = c.stages.mirrored ? 2 : 1;
   const auto passes_of = [&](const StageClass& part) {

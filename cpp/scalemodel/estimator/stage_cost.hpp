@@ -79,13 +79,13 @@ inline StageCost layer_passes(const StepContext& c, const StageClass& stage) {
   return cost;
 }
 
-inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
-                            std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+inline StageCost stage_cost(const StepContext& c, const StageClass& stage, LayerGathers& gathers) {
   const double share = share_of_passes(c);
   const auto alone = [&] { return layer_passes(c, stage); };
   StageCost cost = c.shared != nullptr ? c.shared->passes(stage, alone) : alone();
   if (c.gathered) {
     add_parameter_gathering(cost, c, stage, gathers, share);
+    add_restoring(cost, c, stage, share);
   }
   add_host_traffic(cost, c, stage, share);
   if (c.strategy.sharding == Sharding::zero2) add_repeated_reduction(cost, c, stage, share);

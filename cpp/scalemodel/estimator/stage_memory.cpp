@@ -58,6 +58,15 @@ void add_states(ResidentMemory& memory, const StepContext& c, const StageClass& 
   }
 }
 
+/// A second copy of the parameters, as wide as they are stored, which its group shards.
+void add_secondary(ResidentMemory& memory, const StepContext& c,
+                   const StageParameters& parameters) {
+  if (const SecondaryGroups secondary = secondary_groups(c)) {
+    memory.weights +=
+        gathers_of(*secondary).shard({parameters.dense, parameters.expert}, c.storage_bytes);
+  }
+}
+
 /// What micro-batches in flight save.
 void add_activations(PassingMemory& memory, const StepContext& c, const StageClass& stage) {
   const double share = c.stages.mirrored ? 0.5 : 1;
@@ -137,6 +146,7 @@ ResidentMemory resident_memory(const StepContext& c, const StageClass& stage,
                                const StageParameters& parameters) noexcept {
   ResidentMemory memory;
   add_states(memory, c, stage, parameters);
+  add_secondary(memory, c, parameters);
   memory.copies = update_copies(c, stage, parameters);
   if (c.gathered) memory.gathered = gathered_parameters(c, stage);
   memory.two_layers = std::min(1.0, 2.0 / std::max(1, stage.total_layers()));

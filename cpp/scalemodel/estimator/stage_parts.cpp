@@ -12,7 +12,7 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   const StepContext c = make_context(tables, strategy, degrees, cell, stages);
   StepContext wire = c;
   wire.gradient_bytes *= gradient_compression;
-  auto gathers = layer_gather_times(wire);
+  LayerGathers gathers(wire);
   const StageCost cost = stage_cost(wire, stage, gathers);
   const double share = stages.mirrored ? 0.5 : 1;
   StageParts parts;
@@ -36,17 +36,24 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   parts.trainable_dense = cost.trainable_dense;
   parts.trainable_expert = cost.trainable_expert;
   const double trainable = cost.trainable_dense + cost.trainable_expert;
-  parts.parameter_bytes = Bytes{c.storage_bytes * stored};
-  parts.gradient_bytes = Bytes{wire.gradient_bytes * trainable};
-  if (strategy.offload_weights) parts.host_bytes += share * parts.parameter_bytes;
+  const Bytes weights{c.storage_bytes * stored};
+  parts.parameter_bytes = quantizes_gather(c) ? Bytes{kGatheredWithScale * stored} : weights;
+  parts.gradient_bytes = Bytes{
+      (quantizes_reduce(c, c.groups.dense_shard) ? reduced_with_scale(c) : wire.gradient_bytes) *
+      trainable};
+  if (strategy.offload_weights) parts.host_bytes += share * weights;
   if (strategy.offload_activations) parts.host_bytes += parts.saved;
   parts.host_one_way = host_transfer_time(parts.host_bytes, c.cluster().accelerator);
   if (c.gathered) {
     const EndParameters ends = end_parameters(c, stage);
-    parts.pass_gather = share * gather_time(wire, ends.all, 0, 1);
+    const double firsts = first_share(wire, share);
+    const EachGather of_ends = end_gather_times(wire, ends);
+    parts.pass_gather = share * of_ends.mean(firsts);
+    parts.pass_again = share * of_ends.again;
     parts.pass_reduce = share * reduce_time(wire, ends.trainable, 0, 1);
     for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
-      parts.pass_gather += share * stage.layers[k] * gathers[k].gather;
+      parts.pass_gather += share * stage.layers[k] * gathers[k].gather.mean(firsts);
+      parts.pass_again += share * stage.layers[k] * gathers[k].gather.again;
       parts.pass_reduce += share * stage.layers[k] * gathers[k].reduce;
     }
   } else {

@@ -17,12 +17,13 @@ struct StageParts {
   Seconds forward_offload, backward_offload;  ///< exposed transfers to and from host memory
   Seconds host_one_way;  ///< transfers to or from host memory of either pass, hidden or not
   Bytes host_bytes;
-  Seconds pass_gather, pass_reduce;      ///< data-parallel traffic of every pass, hidden or not
+  /// Data-parallel traffic of every pass, hidden or not: before forward and backward passes, after.
+  Seconds pass_gather, pass_again, pass_reduce;
   Seconds first_gather, last_reduce;     ///< of these: without a neighbour to hide under
   Seconds step_gather, step_reduce;      ///< data-parallel traffic once per step
   Seconds expert_gather, expert_reduce;  ///< part of it, of experts, in groups of their own
   double trainable_dense = 0, trainable_expert = 0;  ///< parameters whose gradients travel
-  Bytes parameter_bytes, gradient_bytes;             ///< gathered, reduced: as stored
+  Bytes parameter_bytes, gradient_bytes;             ///< gathered, reduced: as they travel
   Seconds encode;                         ///< a gradient compressed or restored, once per step
   Seconds optimizer, optimizer_transfer;  ///< once per step
   Bytes saved;                            ///< saved for backward by the layers, of one micro-batch

@@ -43,7 +43,7 @@ inline PipelineTimes times_of_stages(const StepContext& c, const StagesWithEnds&
 /// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
 /// hides what is sent.
 inline Seconds handed_on_early(const StepContext& c, const StageClass& stage,
-                               std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+                               LayerGathers& gathers) {
   if (!c.stages.pairs || !transfers_overlap(c)) return Seconds{};
   const StageCost cost = stage_cost(c, stage.without_ends(), gathers);
   // A micro-batch passes one of the two chunks of a mirrored stage.
@@ -69,8 +69,7 @@ inline bool waits_for_stages(const StepContext& c) {
 /// Goes through the stages.
 inline void run_stages(const StepContext& c, PipelinePasses& all) {
   const double overlap_slowdown = c.stack().contention;
-  std::array<GatherTimes, kMaxLayerKinds> gathers{};
-  if (c.gathered) gathers = layer_gather_times(c);
+  LayerGathers gathers(c);
   const bool waits = waits_for_stages(c), by_ends = waits && tells_ends(c);
   StagesWithEnds ends;
   double most_sent = -1;

@@ -165,8 +165,8 @@ class Builder {
     // Parameters are gathered again, without the ends', and the gradients reduced.
     Seconds busy = parts.pass_reduce;
     Bytes bytes = parts.pass_reduce > Seconds{} ? parts.gradient_bytes : Bytes{};
-    if (parts.pass_gather > Seconds{}) {
-      busy += parts.pass_gather;
+    if (parts.pass_again > Seconds{}) {
+      busy += parts.pass_again;
       bytes += parts.parameter_bytes;
     }
     add_use(pass, Stream::dp, scale * busy, scale * parts.backward_dp, bytes);
@@ -276,6 +276,10 @@ Timeline step_timeline(Tables& tables, const Strategy& strategy, const TimelineO
                             "), so that it has no timeline");
   }
   check_slowdown(slowdown, degrees.pp);
+  if (strategy.quantized_reduce && options.gradient_compression < 1) {
+    throw MalformedQuestion("gradient_compression=" + std::to_string(options.gradient_compression) +
+                            ": quantized_reduce sends 4 bits already; must be 1");
+  }
   const double chunks = degrees.pp * static_cast<double>(degrees.vpp);
   const double passes = 3 * chunks * degrees.micro_batches;
   if (passes > kMaxPasses) {

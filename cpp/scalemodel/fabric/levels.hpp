@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 
 #include "scalemodel/hardware/cluster.hpp"
 
@@ -34,6 +35,26 @@ constexpr GroupShape group_shape(const Cluster& cluster, int degree, int stride,
   // Only the levels of a host tell ranks apart that share a domain.
   if (shape.per_domain > 1 && cluster.scale_up.levels.any()) shape.apart = stride;
   return shape;
+}
+
+/// Ranks of the parts of a group that lie inside domains, where all parts are equal.
+constexpr int node_ranks(const GroupShape& group) {
+  return std::gcd(group.ranks, group.per_domain);
+}
+/// Such a part.
+constexpr GroupShape node_part(GroupShape group) {
+  group.ranks = group.per_domain = node_ranks(group);
+  group.domains = 1;
+  group.leaves_pod = false;
+  return group;
+}
+/// The ranks in the same place of all parts.
+constexpr GroupShape rail_part(GroupShape group) {
+  const int part = node_ranks(group);
+  group.ranks /= part;
+  group.per_domain /= part;
+  group.apart *= part;
+  return group;
 }
 
 /// What a group moves between the switches and sockets of a host, at most; none of its levels

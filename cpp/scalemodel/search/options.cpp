@@ -65,6 +65,20 @@ void set_shards(Signature& s, const Space& space, const Strategy& point, int rep
   }
 }
 
+/// Listed secondary degrees that a shard group takes: the legal ones, less the one that means none
+/// where none is listed too.
+std::uint64_t secondaries_of(const Space& space, int shard) {
+  const auto listed = values_or_default<&Strategy::secondary_degree>(space);
+  const bool every = keeps_redundant(space, field_index(&Strategy::secondary_degree));
+  const bool none = contains<std::uint16_t>(listed, 0) && !every;
+  std::uint64_t taken = 0;
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    const bool legal = listed[i] == 0 || shard % listed[i] == 0;
+    if (legal && !(none && listed[i] == shard)) taken |= std::uint64_t{1} << i;
+  }
+  return taken;
+}
+
 bool wide(const Signature& s, Axis axis) {
   switch (axis) {
     case Axis::tp:
@@ -135,9 +149,17 @@ std::vector<Placement> tier_placements(const Signature& s) {
   return placements;
 }
 
+/// Whether a knob is illegal beside shardings that gather no parameters: never redundant there.
+constexpr bool needs_gathering(std::size_t field) {
+  return field == field_index(&Strategy::secondary_degree) ||
+         field == field_index(&Strategy::quantized_gather) ||
+         field == field_index(&Strategy::quantized_reduce);
+}
+
 /// Whether a knob changes anything, given the knobs expanded before it.
 bool matters(std::size_t field, const Strategy& s, const Signature& at) {
   const bool replicated = at.dp > 1 || at.cp > 1 || at.expert_replicas;
+  if (needs_gathering(field)) return replicated && gathers_parameters(s.sharding);
   switch (field) {
     case field_index(&Strategy::context):
       return at.cp > 1;
@@ -171,7 +193,9 @@ void expand(std::vector<Strategy>& rows, const Space& space, const Signature& at
             const std::vector<ValueOf<Member>>& values) {
   constexpr std::size_t index = field_index(Member);
   const auto grows = [&](const Strategy& row) {
-    return matters(index, row, at) || (space.redundant & bit(index)) != 0;
+    if (matters(index, row, at)) return true;
+    return keeps_redundant(space, index) &&
+           (!needs_gathering(index) || gathers_parameters(row.sharding));
   };
   std::size_t size = 0;
   for (const Strategy& row : rows) size += grows(row) ? values.size() : 1;
@@ -236,6 +260,23 @@ void expand_shard_degree(std::vector<Strategy>& rows, const Space& space, const 
   rows.swap(grown);
 }
 
+/// Of every row the listed secondary degrees that its shard groups take.
+void expand_secondary_degree(std::vector<Strategy>& rows, const Space& space, const Signature& at) {
+  const auto listed = values_or_default<&Strategy::secondary_degree>(space);
+  std::vector<Strategy> grown;
+  for (const Strategy& row : rows) {
+    poll_point();
+    std::vector<Strategy> own{row};
+    const int shard = row.shard_degree > 0 ? row.shard_degree : at.node_shard;
+    const std::uint64_t taken =
+        row.sharding == Sharding::hsdp ? secondaries_of(space, shard) : at.secondaries;
+    expand<&Strategy::secondary_degree>(own, space, at, masked(listed, taken));
+    require_listable(grown.size() + own.size());
+    grown.insert(grown.end(), own.begin(), own.end());
+  }
+  rows.swap(grown);
+}
+
 /// Placements that differ at a point; where they are redundant, as often as they are listed.
 std::vector<Placement> placements_of(const Space& space, const Signature& at) {
   const auto listed =
@@ -294,6 +335,9 @@ std::vector<Strategy> every_member(const Space& space, const Signature& at) {
   std::vector<Strategy> rows{Strategy{}};
   expand<&Strategy::sharding>(rows, space, at);
   expand_shard_degree(rows, space, at);
+  expand_secondary_degree(rows, space, at);
+  expand<&Strategy::quantized_gather>(rows, space, at);
+  expand<&Strategy::quantized_reduce>(rows, space, at);
   expand<&Strategy::overlap_grad_reduce>(rows, space, at);
   expand<&Strategy::overlap_param_gather>(rows, space, at);
   expand<&Strategy::offload_weights>(rows, space, at);
@@ -342,6 +386,7 @@ Signature signature_of(const Space& space, const Strategy& point, const Degrees&
                      kind.recurrence.heads % (d.tp * d.cp) == 0;
   }
   set_shards(s, space, point, d.dp * d.cp, cluster, task);
+  s.secondaries = secondaries_of(space, d.dp * d.cp);
   const auto& layers = space.of<&Strategy::recompute_layers>();
   bool all = contains<std::uint16_t>(layers, 0);
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -405,6 +450,7 @@ Strategy canonical(const Strategy& strategy, const Model& model, const Cluster& 
   Strategy s = strategy;
   s.sharding = meant_sharding(s.sharding, d.shard, d.dp * d.cp);
   if (s.shard_degree == hsdp_shard(s, 0, cluster, task)) s.shard_degree = 0;
+  s.secondary_degree = static_cast<std::uint16_t>(secondary_ranks(s, d));
   if (recomputes_all(s.recompute_layers, s, d, model)) s.recompute_layers = 0;
   const Strategy meant = s;
   s.dp = static_cast<std::uint32_t>(d.dp);

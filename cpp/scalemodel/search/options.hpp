@@ -31,6 +31,7 @@ struct Signature {
   bool splits_sequence = true;         ///< sequence parallelism is legal
   bool splits_heads = true;            ///< all-to-all context parallelism is legal
   std::uint64_t shards = 0;            ///< listed shard degrees that HSDP takes, a bit each
+  std::uint64_t secondaries = 0;       ///< listed secondary degrees that ZeRO-3 takes
   std::uint64_t layers = 0;            ///< listed numbers of recomputed layers that matter
   std::uint64_t exclusions = 0;        ///< exclusions that this point's degrees match
 

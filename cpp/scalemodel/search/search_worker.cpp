@@ -20,10 +20,12 @@ RowAnswer answer_of(const SearchOptions& options, const Estimate& estimate) {
   return answer;
 }
 
-/// Ranks `strategy()`, should its answer be among the best.
+/// Ranks `strategy()`, should its answer be among the best. Inlined, since most are not: a call
+/// would take longer than to see that.
 template <class MakeStrategy>
-void rank(SearchWorker& worker, const SearchOptions& options, std::uint64_t row,
-          const RowAnswer& answer, const MakeStrategy& strategy) {
+[[gnu::always_inline]] inline void rank(SearchWorker& worker, const SearchOptions& options,
+                                        std::uint64_t row, const RowAnswer& answer,
+                                        const MakeStrategy& strategy) {
   if (!answer.ranks || answer.score > options.beyond) return;
   if (!worker.best.admits(answer.score, row)) return;
   const Tables& t = worker.tables();

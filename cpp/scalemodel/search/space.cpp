@@ -85,9 +85,11 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
                          const Task& task)
     : number_(next_number()) {
   if (space.exclusions.size() > 64 || space.of<&Strategy::shard_degree>().size() > 64 ||
+      space.of<&Strategy::secondary_degree>().size() > 64 ||
       space.of<&Strategy::recompute_layers>().size() > 64) {
     throw MalformedQuestion(
-        "space: at most 64 exclusions, shard degrees and numbers of recomputed layers");
+        "space: at most 64 exclusions, shard degrees, secondary degrees and numbers of recomputed"
+        " layers");
   }
   const auto refuse = [&](const Strategy& s, Rule rule, Reason reason, std::size_t relation) {
     const auto number = static_cast<std::uint32_t>(relation);

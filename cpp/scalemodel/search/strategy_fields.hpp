@@ -27,9 +27,10 @@ inline constexpr std::uint32_t kPointFields =
 /// Fields in which the members of an option group may differ.
 inline constexpr std::uint32_t kFreeFields =
     bit_of<&Strategy::sharding>() | bit_of<&Strategy::shard_degree>() |
-    bit_of<&Strategy::overlap_grad_reduce>() | bit_of<&Strategy::overlap_param_gather>() |
-    bit_of<&Strategy::offload_weights>() | bit_of<&Strategy::offload_activations>() |
-    bit_of<&Strategy::offload_optimizer>();
+    bit_of<&Strategy::secondary_degree>() | bit_of<&Strategy::quantized_gather>() |
+    bit_of<&Strategy::quantized_reduce>() | bit_of<&Strategy::overlap_grad_reduce>() |
+    bit_of<&Strategy::overlap_param_gather>() | bit_of<&Strategy::offload_weights>() |
+    bit_of<&Strategy::offload_activations>() | bit_of<&Strategy::offload_optimizer>();
 
 /// Whether two strategies agree in the fields of `mask`.
 inline bool agree(const Strategy& a, const Strategy& b, std::uint32_t mask) {

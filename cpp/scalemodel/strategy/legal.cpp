@@ -52,6 +52,17 @@ Reason pipeline_violation(const Strategy& strategy, const Degrees& d, const Mode
   return Reason::ok;
 }
 
+Reason traffic_violation(const Strategy& strategy, const Degrees& d) {
+  if (strategy.secondary_degree == 0 && !strategy.quantized_gather && !strategy.quantized_reduce) {
+    return Reason::ok;
+  }
+  const bool gathers = gathers_parameters(strategy.sharding);
+  if (strategy.secondary_degree > 0 && (!gathers || d.shard % strategy.secondary_degree != 0)) {
+    return Reason::secondary_degree;
+  }
+  return gathers ? Reason::ok : Reason::quantized_sharding;
+}
+
 }  // namespace
 
 Degrees resolve_degrees(const Strategy& s, const Cluster& cluster, const Task& task) noexcept {
@@ -113,7 +124,7 @@ Reason first_violation(const Strategy& s, const Degrees& d, const Model& model,
   }
   if (d.shard > d.dp * d.cp || (d.dp * d.cp) % d.shard != 0) return Reason::shard_degree;
   if (s.recompute_layers > model.layers()) return Reason::recompute_layers;
-  return Reason::ok;
+  return traffic_violation(s, d);
 }
 
 }  // namespace scalemodel

@@ -29,6 +29,11 @@ constexpr Sharding meant_sharding(Sharding sharding, int shard, int replicas) {
   return shard == 1 ? Sharding::ddp : Sharding::hsdp;
 }
 
+/// Ranks that share a second copy of the parameters. 0: there is none, or it would be the first.
+constexpr int secondary_ranks(const Strategy& strategy, const Degrees& d) {
+  return strategy.secondary_degree < d.shard ? strategy.secondary_degree : 0;
+}
+
 /// `strategy` with its sharding by what it means.
 inline Strategy with_meant_sharding(Strategy strategy, const Degrees& d) {
   strategy.sharding = meant_sharding(strategy.sharding, d.shard, d.dp * d.cp);

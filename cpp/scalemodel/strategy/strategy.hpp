@@ -97,7 +97,7 @@ struct Strategy {
   std::uint32_t dp = 0;
   std::uint16_t tp = 1, cp = 1, pp = 1, ep = 1;
   std::uint16_t micro_batch = 1;
-  std::uint16_t shard_degree = 0;
+  std::uint16_t shard_degree = 0, secondary_degree = 0;
   std::uint16_t recompute_layers = 0;
   std::uint8_t etp = 0;
   std::uint8_t vpp = 1;
@@ -109,6 +109,7 @@ struct Strategy {
   bool sequence_parallel = true;
   bool regather = true;
   bool split_p2p = true;
+  bool quantized_gather = false, quantized_reduce = false;
   bool offload_weights = false, offload_activations = false, offload_optimizer = false;
   OrDefault<OnOff> overlap_grad_reduce;
   OrDefault<OnOff> overlap_param_gather;
@@ -117,7 +118,7 @@ struct Strategy {
 
   bool operator==(const Strategy&) const = default;
 };
-static_assert(sizeof(Strategy) <= 36);  // 23 degrees and switches
+static_assert(sizeof(Strategy) <= 40);  // 28 degrees and switches
 
 template <>
 struct RecordOf<Strategy> {
@@ -135,6 +136,12 @@ struct RecordOf<Strategy> {
       field("schedule", &T::schedule, "pipeline schedule; 1f1b with vpp > 1 is interleaved"),
       field("sharding", &T::sharding, "what data-parallel ranks shard"),
       field("shard_degree", &T::shard_degree, 0, 65535, "HSDP: ranks of a shard group; 0 = a node"),
+      field("secondary_degree", &T::secondary_degree, 0, 65535,
+            "ZeRO-3, HSDP: ranks that share a second copy of the parameters (hpZ); 0 = none"),
+      field("quantized_gather", &T::quantized_gather,
+            "ZeRO-3, HSDP: parameters gathered in 8 bits (qwZ)"),
+      field("quantized_reduce", &T::quantized_reduce,
+            "ZeRO-3, HSDP: gradients reduced in 4 bits by all-to-alls (qgZ)"),
       field("recompute", &T::recompute, "activation recomputation"),
       field("recompute_layers", &T::recompute_layers, 0, 65535,
             "layers recomputed per pipeline rank; 0 = all"),

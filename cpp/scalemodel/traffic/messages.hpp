@@ -15,7 +15,9 @@
 namespace scalemodel {
 
 /// The communicators of a strategy. A parameter is sharded within shard groups and replicated
-/// across replica groups; dense and expert parameters have different replicas.
+/// across replica groups; dense and expert parameters have different replicas. Ranks of a secondary
+/// group share a second copy; a shard group exchanges inside nodes, then along rails, where its
+/// reduction is quantised.
 enum class Communicator : std::uint8_t {
   tp,
   cp,
@@ -25,21 +27,33 @@ enum class Communicator : std::uint8_t {
   dense_shard,
   dense_replica,
   expert_shard,
-  expert_replica
+  expert_replica,
+  dense_secondary,
+  expert_secondary,
+  dense_node,
+  expert_node,
+  dense_rail,
+  expert_rail
 };
 
 template <>
 struct EnumNames<Communicator> {
   static constexpr std::string_view what = "communicator";
-  static constexpr std::array<std::string_view, 9> names{"tp",
-                                                         "cp",
-                                                         "ep",
-                                                         "etp",
-                                                         "pp",
-                                                         "dense_shard",
-                                                         "dense_replica",
-                                                         "expert_shard",
-                                                         "expert_replica"};
+  static constexpr std::array<std::string_view, 15> names{"tp",
+                                                          "cp",
+                                                          "ep",
+                                                          "etp",
+                                                          "pp",
+                                                          "dense_shard",
+                                                          "dense_replica",
+                                                          "expert_shard",
+                                                          "expert_replica",
+                                                          "dense_secondary",
+                                                          "expert_secondary",
+                                                          "dense_node",
+                                                          "expert_node",
+                                                          "dense_rail",
+                                                          "expert_rail"};
 };
 
 /// The axis of the mesh to which the time of a communicator belongs.
@@ -56,6 +70,12 @@ constexpr std::string_view axis_of(Communicator communicator) {
     case Communicator::dense_replica:
     case Communicator::expert_shard:
     case Communicator::expert_replica:
+    case Communicator::dense_secondary:
+    case Communicator::expert_secondary:
+    case Communicator::dense_node:
+    case Communicator::expert_node:
+    case Communicator::dense_rail:
+    case Communicator::expert_rail:
       return "dp";
   }
   return {};

@@ -60,6 +60,11 @@ Membership replica_membership(int replica, int shard, int kind, int kinds) {
   return {kind + kinds * (replica % shard), replica / shard};
 }
 
+/// Ranks in the same place of the parts of `node` ranks that a shard group consists of.
+Membership rail_membership(int replica, int shard, int node, int kind, int kinds) {
+  return {kind + kinds * (replica / shard * node + replica % node), replica % shard / node};
+}
+
 Membership membership_of(const StrategyLayout& layout, const StageMesh& mesh,
                          Communicator communicator, int local) {
   const Degrees& d = layout.degrees;
@@ -88,6 +93,21 @@ Membership membership_of(const StrategyLayout& layout, const StageMesh& mesh,
     case Communicator::expert_replica:
       return replica_membership(expert_replica, layout.expert_shard_ranks, local % experts,
                                 experts);
+    case Communicator::dense_secondary:
+      return shard_membership(dense_replica, layout.dense_secondary_ranks, mesh.tp(local), d.tp);
+    case Communicator::expert_secondary:
+      return shard_membership(expert_replica, layout.expert_secondary_ranks, local % experts,
+                              experts);
+    case Communicator::dense_node:
+      return shard_membership(dense_replica, layout.dense_node_ranks, mesh.tp(local), d.tp);
+    case Communicator::expert_node:
+      return shard_membership(expert_replica, layout.expert_node_ranks, local % experts, experts);
+    case Communicator::dense_rail:
+      return rail_membership(dense_replica, layout.dense_shard_ranks, layout.dense_node_ranks,
+                             mesh.tp(local), d.tp);
+    case Communicator::expert_rail:
+      return rail_membership(expert_replica, layout.expert_shard_ranks, layout.expert_node_ranks,
+                             local % experts, experts);
   }
   return {};
 }

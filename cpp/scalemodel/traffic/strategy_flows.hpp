@@ -30,6 +30,9 @@ struct StrategyLayout {
   bool rails = true;        ///< whether all-to-alls change the rail inside a domain
   /// Ranks of a shard group of dense and of expert parameters.
   std::int32_t dense_shard_ranks = 1, expert_shard_ranks = 1;
+  /// Of them, ranks of a group that shares a second copy, and of a part inside a domain.
+  std::int32_t dense_secondary_ranks = 1, expert_secondary_ranks = 1;
+  std::int32_t dense_node_ranks = 1, expert_node_ranks = 1;
 };
 
 /// Ordered members of every group of `communicator` on a pipeline stage, as ranks of the job. A

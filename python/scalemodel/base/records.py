@@ -6,10 +6,15 @@ import re
 from typing import Any
 
 from scalemodel.base.errors import nearest
+from scalemodel.base.vocabulary import SYNONYMS, folded
 
 
 def _hint(name: str, fields: list[dict[str, Any]]) -> str:
-    """The field that shares most words with the name, the first ones above all."""
+    """The field that is called so too, or shares most words with it, the first ones above all."""
+    synonyms = SYNONYMS.get(folded(name), ())
+    for field in fields:
+        if field["name"] in synonyms:
+            return f"did you mean {field['name']!r} ({field['meaning']})?"
     words = name.lower().split("_")
 
     def shared(field: dict[str, Any]) -> float:

@@ -101,6 +101,16 @@ TEMPLATES: dict[str, Template] = {
         "replicas.",
         "Groups are equal: shard_degree in {shard_values}, or 0 for the ranks of a node.",
     ),
+    "quantized_sharding": Template(
+        "sharding={sharding} gathers no parameters, so that there is nothing to quantize.",
+        "quantized_gather and quantized_reduce go with sharding=zero3 and hsdp.",
+    ),
+    "secondary_degree": Template(
+        "secondary_degree={secondary_degree} does not go with sharding={sharding} over {shard} "
+        "ranks.",
+        "A second copy is of parameters that are gathered (zero3, hsdp), in equal parts of a shard "
+        "group: secondary_degree in {secondary_values}, or 0 for none.",
+    ),
     "recompute_layers": Template(
         "recompute_layers={recompute_layers} but the model has {layers} layers.",
         "At most {layers}; 0 recomputes every layer.",
@@ -169,6 +179,7 @@ def _question_facts(est: Evaluation) -> dict[str, object]:
         "etp_values": values_text(divisors(max(1, expert_ffn), min(accelerators, 255))),
         "batch_values": ", ".join(str(b) for b in (below, below + per_pass) if b > 0),
         "shard_values": values_text(divisors(dp * s.cp)),
+        "secondary_values": values_text(divisors(degrees.shard)),
         "precision_values": ", ".join(name for name, peak in peaks.items() if peak > 0),
         "offloaded": ", ".join(
             kind

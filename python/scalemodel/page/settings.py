@@ -109,6 +109,8 @@ _REASONS = {
     "etp_ffn": "etp does not divide the width of an expert",
     "batch": "the global batch is not a multiple of dp · micro_batch",
     "shard_degree": "the sharding group does not divide the data-parallel ranks",
+    "quantized_sharding": "only zero3 and hsdp gather parameters, whose traffic may be quantized",
+    "secondary_degree": "a second copy needs zero3 or hsdp, and equal parts of the sharding group",
     "recompute_layers": "more recomputed layers than the model has",
     "precision": "the accelerator has no rate for this precision",
     "offload": "host memory is smaller than what is offloaded",

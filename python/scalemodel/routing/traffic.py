@@ -458,10 +458,11 @@ def traffic(
     DataFrame, one row per pair of NICs and period
         Columns job, phase (axis whose exposed time it causes: tp, cp, ep, pp, dp; or checkpoint),
         communicator (tp, cp, ep, etp, pp, checkpoint, and of replicas dense_shard, dense_replica,
-        expert_shard, expert_replica), pattern (of a checkpoint: write), period (step, micro_batch
-        or checkpoint), stage of the pipeline, group (flows that step together), source,
-        destination, size_bytes of a period and times_per_step. Usable as jobs of `route` and
-        `simulate_network`.
+        expert_shard, expert_replica; of a second copy dense_secondary, expert_secondary; of a
+        quantized reduction dense_rail, expert_rail), pattern (of a checkpoint: write), period
+        (step, micro_batch or checkpoint), stage of the pipeline, group (flows that step together),
+        source, destination, size_bytes of a period and times_per_step. Usable as jobs of `route`
+        and `simulate_network`.
 
     Raises
     ------

@@ -409,7 +409,14 @@ _TORCHTITAN: Final = (
     optimizer_rule("torchtitan"),
 )
 
+
 # -------------------------------------------------------------------- DeepSpeed and Accelerate
+def _bad_zero_plus_plus(case: Case) -> bool:
+    plan = case.strategy
+    asked = bool(plan.secondary_degree) or plan.quantized_gather or plan.quantized_reduce
+    return plan.secondary_degree == 1 or (plan.sharding == "hsdp" and asked)
+
+
 _DEEPSPEED_RULES: Final = (
     optimizer_rule("deepspeed"),
     *DEEPSPEED_RULES,
@@ -430,6 +437,12 @@ _DEEPSPEED_RULES: Final = (
         "weights on the host need ZeRO stage 3",
         f"{_DEEPSPEED}zero/config.py",
         lambda case: case.strategy.offload_weights and case.strategy.sharding not in ("zero3",),
+    ),
+    Rule(
+        "zero_plus_plus",
+        "MiCS (hsdp) has no second copy and quantizes nothing; a second copy takes 2 ranks or more",
+        f"{_DEEPSPEED}zero/mics.py: MiCS_Init; zero/config.py: zero_hpz_partition_size",
+        _bad_zero_plus_plus,
     ),
     Rule(
         "batch",

@@ -19,7 +19,14 @@ from scalemodel.search.ranking import Question, Ranking
 from scalemodel.search.space import Space
 
 # ------------------------------------------------------------------- what settings can say at all
+#: What DeepSpeed alone has settings for.
+_ZERO_PLUS_PLUS: Final[dict[str, tuple[object, ...]]] = {
+    "secondary_degree": (0,),
+    "quantized_gather": (False,),
+    "quantized_reduce": (False,),
+}
 _MEGATRON_KNOBS: Final[dict[str, tuple[object, ...]]] = {
+    **_ZERO_PLUS_PLUS,
     "schedule": ("1f1b", "interleaved"),
     "regather": (True,),
     "split_p2p": (True,),
@@ -39,7 +46,7 @@ _TORCH_KNOBS: Final[dict[str, tuple[object, ...]]] = {
 #: Knobs that some setting says; `_NARROWED` tells where only some of their values can be said.
 _SAID: Final = (
     *("tp", "cp", "pp", "dp", "ep", "etp", "vpp", "micro_batch", "schedule", "placement"),
-    *("sharding", "shard_degree", "recompute", "recompute_layers", "context"),
+    *("sharding", "shard_degree", *_ZERO_PLUS_PLUS, "recompute", "recompute_layers", "context"),
     *("sequence_parallel", "regather", "split_p2p", "linear_precision"),
     *("offload_weights", "offload_activations", "offload_optimizer"),
     *("overlap_grad_reduce", "overlap_param_gather", "overlap_tp"),
@@ -50,6 +57,7 @@ _NARROWED: Final[dict[str, dict[str, tuple[object, ...]]]] = {
     "nemo": {**_MEGATRON_KNOBS, "sharding": ("ddp", "zero1"), "placement": ("tp-cp-dp-pp",)},
     "torchtitan": {
         **_TORCH_KNOBS,
+        **_ZERO_PLUS_PLUS,
         "schedule": ("1f1b", "interleaved", "gpipe", "zero_bubble_v", "dualpipe_v"),
         "sharding": ("ddp", "zero2", "zero3", "hsdp"),
         "context": ("all_gather",),
@@ -72,6 +80,7 @@ _NARROWED: Final[dict[str, dict[str, tuple[object, ...]]]] = {
     },
     "accelerate": {
         **_TORCH_KNOBS,
+        **_ZERO_PLUS_PLUS,
         "pp": (1,),
         "ep": (1,),
         "etp": (0, 1),

@@ -25,6 +25,8 @@ Space many_strategies() {
   set<&Strategy::schedule>(s, {Schedule::one_f_one_b, Schedule::interleaved, Schedule::dualpipe});
   set<&Strategy::sharding>(s, {Sharding::zero1, Sharding::ddp, Sharding::zero3, Sharding::hsdp});
   set<&Strategy::shard_degree>(s, {0, 2, 4, 5});
+  set<&Strategy::secondary_degree>(s, {0, 2, 3, 4});
+  set<&Strategy::quantized_gather>(s, {true, false});
   set<&Strategy::recompute>(s, {Recompute::none, Recompute::full});
   set<&Strategy::recompute_layers>(s, {0, 1, 2, 64});
   set<&Strategy::context>(s, {ContextParallel::ring, ContextParallel::all_to_all});
@@ -111,6 +113,7 @@ TEST_CASE("a space takes every switch of a strategy, whether or not the search k
       Space s;
       set<&Strategy::tp>(s, {2});
       set<&Strategy::pp>(s, {2});
+      set<&Strategy::sharding>(s, {Sharding::zero3});
       set<&Strategy::sequence_parallel>(s, {true, false});
       std::map<bool, int> rows;
       std::apply(

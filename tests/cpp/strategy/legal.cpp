@@ -84,6 +84,11 @@ TEST_CASE("every reason has a question that it answers") {
           c.strategy.sharding = Sharding::hsdp;
           c.strategy.shard_degree = 3;
         }) == Reason::shard_degree);
+  CHECK(after([](Case& c) { c.strategy.quantized_gather = true; }) == Reason::quantized_sharding);
+  CHECK(after([](Case& c) {
+          c.strategy.sharding = Sharding::zero3;
+          c.strategy.secondary_degree = 3;
+        }) == Reason::secondary_degree);
   CHECK(after([](Case& c) {
           c.strategy.recompute = Recompute::full;
           c.strategy.recompute_layers = 33;
@@ -97,6 +102,19 @@ TEST_CASE("every reason has a question that it answers") {
 }
 
 TEST_CASE("further ways to break the same rules") {
+  CHECK(after([](Case& c) { c.strategy.quantized_reduce = true; }) == Reason::quantized_sharding);
+  CHECK(after([](Case& c) { c.strategy.secondary_degree = 2; }) == Reason::secondary_degree);
+  CHECK(after([](Case& c) {
+          c.strategy.sharding = Sharding::hsdp;
+          c.strategy.shard_degree = 4;
+          c.strategy.secondary_degree = 8;
+        }) == Reason::secondary_degree);
+  CHECK(after([](Case& c) {
+          c.strategy.sharding = Sharding::hsdp;
+          c.strategy.shard_degree = 4;
+          c.strategy.secondary_degree = 2;
+          c.strategy.quantized_gather = c.strategy.quantized_reduce = true;
+        }) == Reason::ok);
   CHECK(after([](Case& c) { c.strategy = degrees(64, 2); }) == Reason::mesh);
   CHECK(after([](Case& c) { c.strategy = degrees(3); }) == Reason::mesh);
   CHECK(after([](Case& c) { c.strategy.vpp = 18; }) == Reason::pp_layers);

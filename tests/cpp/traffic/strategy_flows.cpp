@@ -11,10 +11,20 @@
 namespace scalemodel {
 namespace {
 
-constexpr Communicator kAll[]{Communicator::tp,           Communicator::cp,
-                              Communicator::ep,           Communicator::etp,
-                              Communicator::dense_shard,  Communicator::dense_replica,
-                              Communicator::expert_shard, Communicator::expert_replica};
+constexpr Communicator kAll[]{Communicator::tp,
+                              Communicator::cp,
+                              Communicator::ep,
+                              Communicator::etp,
+                              Communicator::dense_shard,
+                              Communicator::dense_replica,
+                              Communicator::expert_shard,
+                              Communicator::expert_replica,
+                              Communicator::dense_secondary,
+                              Communicator::dense_node,
+                              Communicator::expert_secondary,
+                              Communicator::expert_node,
+                              Communicator::dense_rail,
+                              Communicator::expert_rail};
 
 StrategyLayout layout_of(Placement placement) {
   StrategyLayout layout;
@@ -28,6 +38,8 @@ StrategyLayout layout_of(Placement placement) {
   layout.placement = placement;
   layout.dense_shard_ranks = 4;
   layout.expert_shard_ranks = 2;
+  layout.dense_secondary_ranks = layout.dense_node_ranks = 2;
+  layout.expert_secondary_ranks = layout.expert_node_ranks = 1;
   return layout;
 }
 
@@ -52,6 +64,18 @@ int members_of(const StrategyLayout& layout, Communicator communicator) {
       return layout.expert_shard_ranks;
     case Communicator::expert_replica:
       return d.inner() / (d.ep * d.etp) / layout.expert_shard_ranks;
+    case Communicator::dense_secondary:
+      return layout.dense_secondary_ranks;
+    case Communicator::expert_secondary:
+      return layout.expert_secondary_ranks;
+    case Communicator::dense_node:
+      return layout.dense_node_ranks;
+    case Communicator::expert_node:
+      return layout.expert_node_ranks;
+    case Communicator::dense_rail:
+      return layout.dense_shard_ranks / layout.dense_node_ranks;
+    case Communicator::expert_rail:
+      return layout.expert_shard_ranks / layout.expert_node_ranks;
   }
   return 0;
 }

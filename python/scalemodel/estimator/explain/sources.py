@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     pass
 
 _ZERO = "Rajbhandari et al., ZeRO, arXiv 1910.02054"
+_ZERO_PLUS_PLUS = "Wang et al., ZeRO++, arXiv 2306.10209"
 _ACTIVATIONS = "Korthikanti et al., arXiv 2205.05198, section 4"
 MEMORY_FACTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "weights": (
-        "parameters of the stage / (tp or ep etp) × bytes, / shard ranks with zero3 and hsdp",
-        _ZERO,
-        ("tp", "pp", "ep", "sharding", "offload_weights"),
+        "parameters of the stage / (tp or ep etp) × bytes, / shard ranks with zero3 and hsdp; a "
+        "second copy / secondary_degree",
+        f"{_ZERO}; second copy: {_ZERO_PLUS_PLUS}",
+        ("tp", "pp", "ep", "sharding", "secondary_degree", "offload_weights"),
     ),
     "gradients": (
         "trainable parameters × gradient bytes, / shard ranks with zero2, zero3 and hsdp",
@@ -131,6 +133,8 @@ _SHARDED = (
     "micro_batches × layers × ((traffic^p + compute^p)^(1/p) − compute) of either pass, p = 1 / "
     "(1 − overlap_efficiency); the ends, the first gathering and the last reduction are exposed"
 )
+#: Knobs of ZeRO++.
+_QUANTIZED = ("secondary_degree", "quantized_gather", "quantized_reduce")
 
 
 #: Formula, source and inputs.
@@ -146,6 +150,8 @@ def _communication_facts(est: Evaluation, sources: Sources) -> dict[str, Facts]:
         "fabric_bytes_per_s": network.fabric.bandwidth_bytes_per_s,
     }
     overlap = {"overlap_efficiency": stack.overlap_efficiency}
+
+    changed = {name: getattr(s, name) for name in _QUANTIZED if getattr(s, name)}
 
     def between(axis: str) -> dict[str, Any]:
         return links | {"fabric_share_fraction": getattr(network.fabric.shares, axis)}
@@ -177,8 +183,9 @@ def _communication_facts(est: Evaluation, sources: Sources) -> dict[str, Facts]:
         ),
         "exposed_dp_s": (
             _SHARDED if s.sharding in ("zero3", "hsdp") else _BUCKETS,
-            f"Rajbhandari et al., ZeRO, arXiv 1910.02054; {sources.network}",
+            "; ".join([_ZERO, *([_ZERO_PLUS_PLUS] if changed else []), sources.network]),
             {"dp": core.dp, "sharding": s.sharding, "shard_ranks": degrees_of(est).shard}
+            | changed
             | between("dp")
             | overlap,
         ),

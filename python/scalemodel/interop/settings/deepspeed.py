@@ -59,6 +59,16 @@ def write(job: Job) -> Launch:
     )
 
 
+def _zero_plus_plus(plan: _core.Strategy) -> dict[str, Any]:
+    """Settings of ZeRO++, those that are on."""
+    every = {
+        "zero_hpz_partition_size": plan.secondary_degree,
+        "zero_quantized_weights": plan.quantized_gather,
+        "zero_quantized_gradients": plan.quantized_reduce,
+    }
+    return {name: value for name, value in every.items() if value}
+
+
 def _configuration(job: Job) -> dict[str, Any]:
     plan = job.strategy
     zero: dict[str, Any] = {
@@ -68,6 +78,8 @@ def _configuration(job: Job) -> dict[str, Any]:
     }
     if plan.sharding == "hsdp":
         zero["mics_shard_size"] = job.shard_degree
+    else:
+        zero |= _zero_plus_plus(plan)
     if plan.offload_optimizer:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if plan.offload_weights:
@@ -143,6 +155,8 @@ def read(values: dict[str, Any], accelerators: int, base: _core.Stack) -> Settin
     groups = (
         zero.count("mics_shard_size", default=0) if str(zero.raw("mics_shard_size")) != "-1" else 0
     )
+    partitions = zero.count("zero_hpz_partition_size", default=1)
+    gathers = stage == 3 and not groups
     checkpoints = _table(values, "activation_checkpointing")
     strategy = _core.Strategy(
         tp=_table(values, "tensor_parallel").count("autotp_size", default=1),
@@ -152,6 +166,9 @@ def read(values: dict[str, Any], accelerators: int, base: _core.Stack) -> Settin
         micro_batch=given.count("train_micro_batch_size_per_gpu", default=1),
         sharding="hsdp" if groups else ("ddp", "zero1", "zero2", "zero3")[stage],
         shard_degree=groups,
+        secondary_degree=partitions if gathers and partitions > 1 else 0,
+        quantized_gather=gathers and zero.flag("zero_quantized_weights"),
+        quantized_reduce=gathers and zero.flag("zero_quantized_gradients"),
         overlap_grad_reduce="on" if zero.flag("overlap_comm", default=stage == 3) else "off",
         offload_optimizer=_offloaded(zero, "offload_optimizer"),
         offload_weights=_offloaded(zero, "offload_param"),
@@ -164,7 +181,12 @@ def read(values: dict[str, Any], accelerators: int, base: _core.Stack) -> Settin
     }
     stack = with_facts(base, "deepspeed", stated)
     optimizer = _optimizer(values)
-    unread = ("optimizer",) if "optimizer" in values and not optimizer else ()
+    unread = ["optimizer"] if "optimizer" in values and not optimizer else []
+    # Which parameters are frozen, a configuration does not say.
+    if zero.flag("zero_quantized_nontrainable_weights"):
+        unread.append("zero_optimization.zero_quantized_nontrainable_weights")
     return Settings(
-        *("deepspeed", None, None, strategy, accelerators, unread), stack=stack, optimizer=optimizer
+        *("deepspeed", None, None, strategy, accelerators, tuple(unread)),
+        stack=stack,
+        optimizer=optimizer,
     )
