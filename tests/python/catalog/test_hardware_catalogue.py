@@ -27,7 +27,7 @@ FILES = [path for kind in KINDS for path in sorted((CATALOG / kind).glob("*.toml
 ARCHITECTURES = {
     *("pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "rubin"),
     *("cdna1", "cdna2", "cdna3", "cdna4", "cdna5"),
-    *("xe2", "tpu", "gaudi", "trainium", "davinci"),
+    *("gcn5", "xe_hpc", "xe2", "tpu", "gaudi", "trainium", "davinci", "musa", "mlu"),
 }
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 BRANCHES = ("a1", "l1", "b1", "a2", "l2", "b2", "c")
