@@ -194,8 +194,8 @@ def runs_of_tokens(config: Config, architecture: Architecture) -> None:
 def searched_blocks(config: Config, architecture: Architecture) -> list[str]:
     """Nemotron-NAS: every layer has a width of its own, or lacks a block.
 
-    Widths are read as their mean over the layers that have a block, so that parameters and
-    arithmetic agree in all, if not layer by layer.
+    Widths are read as their mean over the layers that have a block, in whole 64 for the sake of
+    tensor ranks, so that parameters and arithmetic agree in all, if not layer by layer.
     """
     blocks = config.items("block_configs") or ()
     layers, hidden = _whole(architecture, "layers"), _whole(architecture, "hidden")
@@ -223,7 +223,7 @@ def searched_blocks(config: Config, architecture: Architecture) -> list[str]:
         "mixers": mixers,
         "feed_forwards": feed_forwards,
         "kv_heads": _whole(architecture, "heads") // groups[0],
-        "ffn": round(sum(widths) / len(widths)),
+        "ffn": 64 * max(1, round(sum(widths) / len(widths) / 64)),
     }
     alike = len(set(widths)) == 1 and len(set(groups)) == 1 and not linear
     return [] if alike else ["block_configs (widths read as their mean)"]
