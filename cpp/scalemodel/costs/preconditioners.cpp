@@ -58,16 +58,16 @@ Seconds eigen_time(double n, const Kernels& run) {
          2 * run.gemm(n, n, n);
 }
 
-/// Parts of a side, as many of one length as `count` says.
-struct Parts {
+/// Blocks of a side, as many of one length as `count` says.
+struct EqualBlocks {
   double length = 0, count = 0;
 };
 
 /// A side cut into whole blocks and a rest.
-std::array<Parts, 2> blocks(double side) {
+std::array<EqualBlocks, 2> blocks(double side) {
   const double whole = std::floor(side / kShampooBlock);
   const double rest = side - whole * kShampooBlock;
-  return {Parts{kShampooBlock, whole}, Parts{rest, rest > 0 ? 1.0 : 0.0}};
+  return {EqualBlocks{kShampooBlock, whole}, EqualBlocks{rest, rest > 0 ? 1.0 : 0.0}};
 }
 
 /// The inverse root of a factor: its eigenvectors scaled, times themselves.
@@ -97,8 +97,8 @@ MatrixUpdates shampoo_update(double rows, double columns, const GemmTimer& timer
                              const Cluster& cluster, const Stack& stack, double frequency) {
   const Kernels run{timer, cluster, stack};
   MatrixUpdates sum;
-  for (const Parts& down : blocks(rows)) {
-    for (const Parts& across : blocks(columns)) {
+  for (const EqualBlocks& down : blocks(rows)) {
+    for (const EqualBlocks& across : blocks(columns)) {
       const double count = down.count * across.count;
       if (count > 0) sum += count * shampoo_block(down.length, across.length, run, frequency);
     }
@@ -110,7 +110,7 @@ MatrixUpdates shampoo_vector_update(double length, const GemmTimer& timer, const
                                     const Stack& stack, double frequency) {
   const Kernels run{timer, cluster, stack};
   MatrixUpdates sum;
-  for (const Parts& part : blocks(length)) {
+  for (const EqualBlocks& part : blocks(length)) {
     const double n = part.length;
     if (part.count == 0) continue;
     const Seconds each = run.average(n, 1) + run.products(n, 1);

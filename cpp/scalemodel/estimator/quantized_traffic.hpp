@@ -190,9 +190,9 @@ inline EachGather restore_times(const StepContext& c, const SecondaryGroups& sec
 template <class Shard>
 [[gnu::noinline]] auto each_quantized(Communicator communicator, double parameters,
                                       const GroupShape& group, const Shard& shard) {
-  constexpr Collective kGather = Collective::all_gather;
-  return shard(communicator, kGather, Bytes{kGatheredBytes * parameters}, group) +
-         shard(communicator, kGather, Bytes{kScaleBytes / kGatheredBlock * parameters}, group);
+  constexpr Collective kWay = Collective::all_gather;
+  return shard(communicator, kWay, Bytes{kGatheredBytes * parameters}, group) +
+         shard(communicator, kWay, Bytes{kScaleBytes / kGatheredBlock * parameters}, group);
 }
 
 /// The communicators of a quantised reduction: inside domains, then between them.
