@@ -62,6 +62,16 @@ class DataLoading:
         Nodes that load data, CPU cores of each that decode, and how many would keep up.
     host_memory_bytes : float
         Of batches fetched ahead, in a node.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100", nodes=4),
+    ...                   sm.Training(global_batch=256, sequence=8192),
+    ...                   sm.Strategy(sharding="zero3"))
+    >>> found = sm.data_loading(est, images=2000, cores=16)
+    >>> found.verdict, found.cores_needed > found.cores, found.exposed_s > 0
+    ('decode', True, True)
     """
 
     verdict: str
