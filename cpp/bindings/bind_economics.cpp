@@ -7,6 +7,8 @@
 #include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/economics/carbon.hpp"
+#include "scalemodel/economics/checkpoints.hpp"
+#include "scalemodel/economics/data_loading.hpp"
 #include "scalemodel/economics/failure_simulation.hpp"
 #include "scalemodel/economics/recovery.hpp"
 #include "scalemodel/economics/reliability.hpp"
@@ -297,6 +299,74 @@ void bind_recovery(py::module_& m) {
       "When one way is ahead of another for the first time; infinite: not by the horizon.");
 }
 
+void bind_checkpoints(py::module_& m) {
+  bind_record<CheckpointWrite>(m, "What a job writes of a checkpoint, and over which paths.");
+  m.def(
+      "checkpoint_blocking_s",
+      [](const CheckpointWrite& write, bool asynchronous) {
+        return blocking_time(write, asynchronous).base();
+      },
+      py::arg("write"), py::arg("asynchronous"), "Seconds that the job stands still.");
+  m.def(
+      "checkpoint_background_s",
+      [](const CheckpointWrite& write, bool asynchronous) {
+        return background_time(write, asynchronous).base();
+      },
+      py::arg("write"), py::arg("asynchronous"), "Seconds from then until the checkpoint counts.");
+  m.def(
+      "checkpoint_host_memory_bytes",
+      [](const CheckpointWrite& write, bool asynchronous) {
+        return checkpoint_host_memory(write, asynchronous).base();
+      },
+      py::arg("write"), py::arg("asynchronous"), "Host memory of the busiest node.");
+  m.def(
+      "two_level_ettr",
+      [](const FailingJob& local, double local_interval_s, const FailingJob& remote,
+         double remote_interval_s, double beyond_fraction) {
+        return two_level_ettr(local, Seconds{local_interval_s}, remote, Seconds{remote_interval_s},
+                              beyond_fraction);
+      },
+      py::arg("local"), py::arg("local_interval_s"), py::arg("remote"),
+      py::arg("remote_interval_s"), py::arg("beyond_fraction"),
+      "Productive share with frequent checkpoints on nodes and seldom ones in storage.");
+}
+
+void bind_data_loading(py::module_& m) {
+  bind_record<StoredSample>(m, "One sample as it is stored, and what it becomes.");
+  bind_record<DataPath>(m, "What feeds the steps of a job with samples.");
+  m.def(
+      "loading_rates",
+      [](const StoredSample& sample, const DataPath& path) {
+        py::dict rates;
+        rates["storage"] = storage_rate(sample, path).base();
+        rates["network"] = network_rate(sample, path).base();
+        rates["decode"] = decode_rate(sample, path).base();
+        rates["host_link"] = host_link_rate(sample, path).base();
+        return rates;
+      },
+      py::arg("sample"), py::arg("path"), "Samples per second that each part of a path passes.");
+  m.def(
+      "loading_rate_per_s",
+      [](const StoredSample& sample, const DataPath& path) {
+        return loading_rate(sample, path).base();
+      },
+      py::arg("sample"), py::arg("path"), "Samples per second that a path passes.");
+  m.def(
+      "exposed_loading_s",
+      [](double samples, double rate_per_s, double step_s, bool prefetches) {
+        return exposed_loading(samples, Hertz{rate_per_s}, Seconds{step_s}, prefetches).base();
+      },
+      py::arg("samples"), py::arg("rate_per_s"), py::arg("step_s"), py::arg("prefetches"),
+      "Seconds of every step that wait for samples.");
+  m.def(
+      "loading_cores_needed",
+      [](const StoredSample& sample, double needed_per_s, double nodes) {
+        return cores_needed(sample, Hertz{needed_per_s}, nodes);
+      },
+      py::arg("sample"), py::arg("needed_per_s"), py::arg("nodes"),
+      "Cores of a node that decode as fast as is asked.");
+}
+
 }  // namespace
 
 void bind_economics(py::module_& m) {
@@ -306,6 +376,8 @@ void bind_economics(py::module_& m) {
   bind_reliability(m);
   bind_spares(m);
   bind_recovery(m);
+  bind_checkpoints(m);
+  bind_data_loading(m);
 }
 
 }  // namespace scalemodel::bindings

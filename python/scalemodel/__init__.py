@@ -12,8 +12,9 @@ How long does a step of post-training take, and what does it wait for?
 Which cluster should be bought, and where do more accelerators stop paying?
     `codesign`, `scaling`, `compare_clusters`, `training_run`, `plan_training`, `power_caps`,
     `compute_optimal`
-What do failures cost, how many spares pay, and how does a job go on after a loss?
-    `reliability`, `plan_spares`, `replan`
+What do failures cost, where should checkpoints go, how many spares pay, and how does a job go on
+after a loss? Does data come as fast as steps take it?
+    `reliability`, `plan_checkpoints`, `plan_spares`, `replan`; `data_loading`
 What does the network do, and how should its flows be routed?
     `traffic`, `route`, `simulate_network`, `plan_paths`, `time_shifts`, `pack_trees`,
     `design_topology`

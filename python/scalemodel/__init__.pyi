@@ -15,6 +15,9 @@ from scalemodel.calibration.spread import calibrate_spread as calibrate_spread
 from scalemodel.catalog import list_catalog as list_catalog
 from scalemodel.codesign import codesign as codesign
 from scalemodel.economics import (
+    DataLoading as DataLoading,
+)
+from scalemodel.economics import (
     Reliability as Reliability,
 )
 from scalemodel.economics import (
@@ -28,6 +31,12 @@ from scalemodel.economics import (
 )
 from scalemodel.economics import (
     compute_optimal as compute_optimal,
+)
+from scalemodel.economics import (
+    data_loading as data_loading,
+)
+from scalemodel.economics import (
+    plan_checkpoints as plan_checkpoints,
 )
 from scalemodel.economics import (
     plan_spares as plan_spares,

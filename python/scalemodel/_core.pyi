@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'EncoderPass', 'Engine', 'Enumeration', 'Estimate', 'ExpertPool', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GenerationPass', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'GuidedDecoding', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LatentGrid', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LogitFormat', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PoolLoad', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'Recovery', 'RefitCosts', 'ReplicaLayout', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'Searcher', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'SparePool', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierReach', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'TuningPasses', 'TuningPhases', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_pass', 'batch_power_w', 'batch_state_at', 'best_algorithm', 'break_even_repair_s', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'ettr_with_spares', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'full_batches', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'generation_time', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'instance_power_w', 'instance_price_usd_per_s', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'latent_places', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logit_bytes', 'logit_time_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_power_w', 'mean_repeated_s', 'mean_time_to_failure_s', 'memory_beside_frozen_bytes', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_logits_bytes', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'overtakes_at_s', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'rank_imbalance', 'reached_tier', 'reasons', 'received_logits_bytes', 'recorded_group', 'reference_swap_time_s', 'refit_bytes', 'refit_time_s', 'reload_time_s', 'rental_cost_usd', 'replicas_on_spares', 'resolve_degrees', 'restarting', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search_groups', 'search_pools', 'search_serving', 'sequence_lengths', 'serving_layouts', 'serving_power_w', 'shares_under_repair', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'staffed_fraction', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'teacher_swap_time_s', 'teaching_memory_bytes', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'tuning_phases', 'tuning_starts_s', 'tuning_step_time_s', 'variables', 'verified_drafts', 'waiting', 'weight_set', 'weight_versions', 'weights_bytes_per_s', 'without_replicas', 'work_done_s', 'work_kernel_time_s', 'work_per_paid_node', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'CheckpointWrite', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DataPath', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'EncoderPass', 'Engine', 'Enumeration', 'Estimate', 'ExpertPool', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GenerationPass', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'GuidedDecoding', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LatentGrid', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LogitFormat', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PoolLoad', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'Recovery', 'RefitCosts', 'ReplicaLayout', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'Searcher', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'SparePool', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'StoredSample', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierReach', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'TuningPasses', 'TuningPhases', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_pass', 'batch_power_w', 'batch_state_at', 'best_algorithm', 'break_even_repair_s', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_background_s', 'checkpoint_blocking_s', 'checkpoint_flows', 'checkpoint_host_memory_bytes', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'ettr_with_spares', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'exposed_loading_s', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'full_batches', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'generation_time', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'instance_power_w', 'instance_price_usd_per_s', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'latent_places', 'learning_memory_bytes', 'least_loss_split', 'loading_cores_needed', 'loading_rate_per_s', 'loading_rates', 'loggp_s', 'logit_bytes', 'logit_time_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_power_w', 'mean_repeated_s', 'mean_time_to_failure_s', 'memory_beside_frozen_bytes', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_logits_bytes', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'overtakes_at_s', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'rank_imbalance', 'reached_tier', 'reasons', 'received_logits_bytes', 'recorded_group', 'reference_swap_time_s', 'refit_bytes', 'refit_time_s', 'reload_time_s', 'rental_cost_usd', 'replicas_on_spares', 'resolve_degrees', 'restarting', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search_groups', 'search_pools', 'search_serving', 'sequence_lengths', 'serving_layouts', 'serving_power_w', 'shares_under_repair', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'staffed_fraction', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'teacher_swap_time_s', 'teaching_memory_bytes', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'tuning_phases', 'tuning_starts_s', 'tuning_step_time_s', 'two_level_ettr', 'variables', 'verified_drafts', 'waiting', 'weight_set', 'weight_versions', 'weights_bytes_per_s', 'without_replicas', 'work_done_s', 'work_kernel_time_s', 'work_per_paid_node', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -8087,6 +8087,188 @@ class Recovery:
         """
         standstill to take repaired nodes in again
         """
+class CheckpointWrite:
+    """
+    What a job writes of a checkpoint, and over which paths.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: CheckpointWrite) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, all_bytes: float = 0.0, rank_bytes: float = 0.0, node_bytes: float = 0.0, copies: float = 0.0, host_link_bytes_per_s: float = 0.0, peer_network_bytes_per_s: float = 0.0, node_storage_bytes_per_s: float = 0.0, shared_bytes_per_s: float = 0.0, planning_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> CheckpointWrite:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def all_bytes(self) -> float:
+        """
+        of the job
+        """
+    @property
+    def copies(self) -> float:
+        """
+        in other nodes, beside a node's own part
+        """
+    @property
+    def host_link_bytes_per_s(self) -> float:
+        """
+        of a rank, device to host
+        """
+    @property
+    def node_bytes(self) -> float:
+        """
+        of the busiest node
+        """
+    @property
+    def node_storage_bytes_per_s(self) -> float:
+        """
+        of a node; 0 = stays in host memory
+        """
+    @property
+    def peer_network_bytes_per_s(self) -> float:
+        """
+        of a node, to other nodes
+        """
+    @property
+    def planning_s(self) -> float:
+        """
+        who writes what
+        """
+    @property
+    def rank_bytes(self) -> float:
+        """
+        of the busiest rank
+        """
+    @property
+    def shared_bytes_per_s(self) -> float:
+        """
+        of the whole storage; 0 = no limit
+        """
+class StoredSample:
+    """
+    One sample as it is stored, and what it becomes.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: StoredSample) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, stored_bytes: float = 0.0, decoded_bytes: float = 0.0, decode_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> StoredSample:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def decode_s(self) -> float:
+        """
+        of one CPU core
+        """
+    @property
+    def decoded_bytes(self) -> float:
+        """
+        copied to a device
+        """
+    @property
+    def stored_bytes(self) -> float:
+        """
+        read of it
+        """
+class DataPath:
+    """
+    What feeds the steps of a job with samples.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: DataPath) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, nodes: float = 1.0, devices: float = 1.0, cores: float = 1.0, node_storage_bytes_per_s: float = 0.0, shared_bytes_per_s: float = 0.0, node_network_bytes_per_s: float = 0.0, host_link_bytes_per_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> DataPath:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def cores(self) -> float:
+        """
+        of a node, that decode
+        """
+    @property
+    def devices(self) -> float:
+        """
+        that data is copied to
+        """
+    @property
+    def host_link_bytes_per_s(self) -> float:
+        """
+        of a device
+        """
+    @property
+    def node_network_bytes_per_s(self) -> float:
+        """
+        of a node, from remote storage; 0 = storage of the node
+        """
+    @property
+    def node_storage_bytes_per_s(self) -> float:
+        """
+        of a node, from storage
+        """
+    @property
+    def nodes(self) -> float:
+        """
+        that load data
+        """
+    @property
+    def shared_bytes_per_s(self) -> float:
+        """
+        of the whole storage; 0 = no limit
+        """
 class LayerGroup:
     """
     Layers that share shape and sharding.
@@ -8615,9 +8797,21 @@ def check_vision(shape: VisionShape, hidden: typing.SupportsInt | typing.Support
     """
     Raises where no tower of that shape can stand before a decoder `hidden` wide.
     """
+def checkpoint_background_s(write: CheckpointWrite, asynchronous: bool) -> float:
+    """
+    Seconds from then until the checkpoint counts.
+    """
+def checkpoint_blocking_s(write: CheckpointWrite, asynchronous: bool) -> float:
+    """
+    Seconds that the job stands still.
+    """
 def checkpoint_flows(tables: Tables, strategy: Strategy, hosts: typing.SupportsInt | typing.SupportsIndex) -> dict:
     """
     What every rank writes of a checkpoint, and to which storage host.
+    """
+def checkpoint_host_memory_bytes(write: CheckpointWrite, asynchronous: bool) -> float:
+    """
+    Host memory of the busiest node.
     """
 def collective_bound_s(cluster: Cluster, op: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32]) -> numpy.typing.NDArray[numpy.float64]:
     """
@@ -8718,6 +8912,10 @@ def expert_layer_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, loa
 def expert_loads(tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], skew: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     What the busiest expert-parallel rank receives, one row each: pairs, experts with rows, distinct tokens. skew 0: balanced.
+    """
+def exposed_loading_s(samples: typing.SupportsFloat | typing.SupportsIndex, rate_per_s: typing.SupportsFloat | typing.SupportsIndex, step_s: typing.SupportsFloat | typing.SupportsIndex, prefetches: bool) -> float:
+    """
+    Seconds of every step that wait for samples.
     """
 def facility_energy_j(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerator_w: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, host_w: typing.SupportsFloat | typing.SupportsIndex, nodes: typing.SupportsFloat | typing.SupportsIndex, pue: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
@@ -8875,6 +9073,18 @@ def learning_memory_bytes(training: Estimate, critic: Estimate | None = None) ->
 def least_loss_split(law: LossLaw, budget_flop: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float]:
     """
     Parameters and tokens of least loss.
+    """
+def loading_cores_needed(sample: StoredSample, needed_per_s: typing.SupportsFloat | typing.SupportsIndex, nodes: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Cores of a node that decode as fast as is asked.
+    """
+def loading_rate_per_s(sample: StoredSample, path: DataPath) -> float:
+    """
+    Samples per second that a path passes.
+    """
+def loading_rates(sample: StoredSample, path: DataPath) -> dict:
+    """
+    Samples per second that each part of a path passes.
     """
 def loggp_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, messages: typing.SupportsInt | typing.SupportsIndex, model: LogGP) -> float:
     """
@@ -9320,6 +9530,10 @@ def tuning_starts_s(phases: TuningPhases, teacher_apart: bool) -> numpy.typing.N
 def tuning_step_time_s(phases: TuningPhases, teacher_apart: bool) -> float:
     """
     Seconds of a whole step.
+    """
+def two_level_ettr(local: FailingJob, local_interval_s: typing.SupportsFloat | typing.SupportsIndex, remote: FailingJob, remote_interval_s: typing.SupportsFloat | typing.SupportsIndex, beyond_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Productive share with frequent checkpoints on nodes and seldom ones in storage.
     """
 def variables() -> str:
     """

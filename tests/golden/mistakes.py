@@ -261,6 +261,10 @@ sm.reliability(64, write=20)
     write | 20 | 'write_s' | did you mean
 sm.plan_spares(64, repair_s=3600, replicas=128)
     replicas | 128 | at most the 64 nodes | share a node
+sm.plan_checkpoints(est, tiers=["local_disc"])
+    tiers | 'local_disc' | 'local_disk' | did you mean
+sm.data_loading(est, read="host_memory")
+    read | 'host_memory' | must be one of | local_disk
 sm.replan(est, 9, repair_s=3600)
     lost_nodes | 9 | from 1 to the | or the numbers
 shell("estimate llama3_8b --cluster dgx_h100 --global-batch 64")

@@ -42,7 +42,7 @@ from scalemodel.cli.output import (
 from scalemodel.cli.pages import add_export_page
 from scalemodel.cli.post_trainings import add_rl
 from scalemodel.cli.projections import add_project
-from scalemodel.cli.recoveries import add_plan_spares, add_replan
+from scalemodel.cli.recoveries import add_plan_checkpoints, add_plan_spares, add_replan
 from scalemodel.cli.reports import add_report
 from scalemodel.cli.routes import add_route
 from scalemodel.cli.scalings import add_scaling
@@ -82,6 +82,7 @@ _COMMANDS = (
     add_scaling,
     add_compare_clusters,
     add_compare_schedules,
+    add_plan_checkpoints,
     add_plan_spares,
     add_replan,
     add_rl,

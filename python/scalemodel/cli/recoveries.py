@@ -1,9 +1,9 @@
-"""``scalemodel replan`` and ``scalemodel plan-spares``: lost nodes, and spares for them."""
+"""``scalemodel replan``, ``plan-spares`` and ``plan-checkpoints``: what failures ask for."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import scalemodel._core as _core
 from scalemodel.cli.options import (
@@ -22,6 +22,7 @@ from scalemodel.cli.runs import number_or_name
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scalemodel.economics.failures import Rule
     from scalemodel.estimator.estimate import Estimate
 
 
@@ -83,6 +84,42 @@ def add_plan_spares(commands: Any) -> None:
     )
     spares.add_argument("--most-spares", type=whole, metavar="N", help="the most to look at")
     spares.add_argument("--price", metavar="BASIS|NAME|N", help="as of estimate --tokens")
+    add_formats(parser)
+
+
+def add_plan_checkpoints(commands: Any) -> None:
+    """The command that places checkpoints."""
+    parser = commands.add_parser(
+        "plan-checkpoints",
+        help="find where and how often a run should write checkpoints",
+        description="Standstill, time until it counts, host memory, best interval and productive "
+        "share of checkpoints in host memory, on local disks, in a shared file system or an object "
+        "store, written synchronously or not, and of mixes of them.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=_plan_checkpoints)
+    add_question(parser)
+    add_strategy(parser)
+    group = parser.add_argument_group("checkpoints")
+    group.add_argument(
+        "--tier",
+        action="append",
+        metavar="NAME",
+        help="host_memory, local_disk, shared_file_system or object_store, repeatable (all)",
+    )
+    group.add_argument(
+        "--copies", type=whole, default=1, metavar="N", help="of a node's part, on other nodes"
+    )
+    group.add_argument(
+        "--shared-bytes-per-s", type=number, metavar="N", help="of the storage, from all nodes"
+    )
+    group.add_argument(
+        "--failures", default="llama_3", metavar="NAME|N", help="per node-day (default: llama_3)"
+    )
+    group.add_argument("--restart-s", type=number, metavar="S", help="before the state is read")
+    group.add_argument(
+        "--interval", default="young", metavar="RULE|S", help="young, daly, availability or seconds"
+    )
     add_formats(parser)
 
 
@@ -199,3 +236,52 @@ def _print_spares(rows: list[dict[str, Any]]) -> None:
             ]
         )
     print_table(header, cells)
+
+
+def _plan_checkpoints(options: argparse.Namespace) -> int:
+    from scalemodel.economics import plan_checkpoints
+
+    est = _running_job(options)
+    if est is None:
+        return INFEASIBLE
+    table = plan_checkpoints(
+        est,
+        tiers=options.tier,
+        copies=options.copies,
+        shared_bytes_per_s=options.shared_bytes_per_s,
+        failures=number_or_name(options.failures),
+        restart_s=options.restart_s,
+        interval=cast("Rule | float", number_or_name(options.interval)),
+    )
+    rows = _rows(table)
+    if options.json:
+        print_json({"checkpoints": rows})
+    elif options.csv:
+        print_csv(list(table.columns), [list(row.values()) for row in rows])
+    else:
+        _print_checkpoints(rows)
+    return OK
+
+
+def _print_checkpoints(rows: list[dict[str, Any]]) -> None:
+    from scalemodel.base.text import percent_text, size_text, time_text
+
+    size = size_text(rows[0]["checkpoint_bytes"])
+    print(f"{size} in all, {size_text(rows[0]['node_bytes'])} of the busiest node")
+    header = ("tier", "mode", "stands still", "counts after", "host memory", "every", "productive")
+    cells = []
+    for row in rows:
+        often, share = row["interval_s"], row["productive_fraction"]
+        cells.append(
+            [
+                row["tier"],
+                row["mode"],
+                time_text(row["blocking_s"]),
+                time_text(row["background_s"]),
+                size_text(row["host_memory_bytes"]),
+                "" if often is None else time_text(often),
+                "" if share is None else percent_text(share),
+                "best" if row["best"] else row["verdict"],
+            ]
+        )
+    print_table((*header, ""), cells)

@@ -9,6 +9,8 @@ from scalemodel.economics.buying import (
 )
 from scalemodel.economics.caps import power_caps
 from scalemodel.economics.carbon import embodied_kg
+from scalemodel.economics.checkpoints import plan_checkpoints
+from scalemodel.economics.data_loading import DataLoading, data_loading
 from scalemodel.economics.failures import Reliability, reliability
 from scalemodel.economics.plan import plan_training
 from scalemodel.economics.recovery import RecoveryOption, Replan
@@ -20,6 +22,7 @@ from scalemodel.economics.splits import ComputeOptimal, compute_optimal
 __all__ = [
     "ClusterComparison",
     "ComputeOptimal",
+    "DataLoading",
     "OwnedPrice",
     "RecoveryOption",
     "Reliability",
@@ -28,8 +31,10 @@ __all__ = [
     "break_even_usd_per_hour",
     "compare_clusters",
     "compute_optimal",
+    "data_loading",
     "embodied_kg",
     "owned_price_usd_per_hour",
+    "plan_checkpoints",
     "plan_spares",
     "plan_training",
     "power_caps",

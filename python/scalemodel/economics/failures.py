@@ -177,6 +177,18 @@ def _interval_s(rule: Rule | float, job: _core.FailingJob) -> float:
         return checked("interval", rule, 1e-3, 1e12)
     if rule not in RULES:
         raise ScaleModelError(f"interval={rule!r}: must be seconds or one of {', '.join(RULES)}")
+    return interval_by_rule(rule, job)
+
+
+def interval_by_rule(rule: Rule, job: _core.FailingJob) -> float:
+    """Productive seconds between the checkpoints of a job by a rule of `RULES`.
+
+    Examples
+    --------
+    >>> job = reliability(2048, failures="rsc_1", write_s=60).job
+    >>> interval_by_rule("daly", job) < interval_by_rule("young", job)
+    True
+    """
     mttf_s = _core.mean_time_to_failure_s(job)
     if math.isinf(mttf_s):
         return math.inf

@@ -17,6 +17,7 @@ from scalemodel.economics.failures import Reliability
 from scalemodel.economics.failures import reliability as reliability_of
 from scalemodel.economics.recovery import RecoveryOption, Replan
 from scalemodel.economics.spares import count_of, replica_layout, usual_stall_s
+from scalemodel.economics.storage import network_bytes_per_s
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.estimator.evaluation import degrees_of, tables_for
 from scalemodel.estimator.verdicts import what_is_wrong
@@ -88,10 +89,7 @@ class _Loss:
     @property
     def peer_bytes_per_s(self) -> float:
         """What a node reads from the memory of others over its network ports."""
-        reached = Reader(catalog.load("reference", "kv_transfer"), "reference/kv_transfer")
-        core = self.est.cluster.core
-        share = reached.sub("mooncake").fraction("share_fraction")
-        return float(core.node_accelerators * core.fabric.bandwidth_bytes_per_s * share)
+        return network_bytes_per_s(self.est.cluster)
 
     def reload_s(self, nodes: float) -> float:
         """To read the whole state by a number of nodes: from peers where they have copies."""

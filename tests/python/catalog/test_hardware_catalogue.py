@@ -286,6 +286,17 @@ def test_what_storage_does_has_a_source_and_numbers_a_unit() -> None:
                 assert item["value"].split()[1].lstrip("KMGTimu") == item["unit"], key
 
 
+def test_tiers_of_checkpoints_have_sources_and_known_reads() -> None:
+    storage = entries("storage")
+    for table in (
+        *storage["checkpoint_tiers"]["tier"].values(),
+        storage["checkpoint_tiers"]["write"],
+    ):
+        assert table.get("reads") in {None, *storage["cache_tiers"]["weights"]}
+        for item in table.values():
+            assert not isinstance(item, dict) or str(item["source"]).strip()
+
+
 @pytest.mark.parametrize("name, kernel", [("fp8", "fp8"), ("fp4", "nvfp4")])
 def test_the_latency_of_narrow_steps_is_the_mean_of_timed_kernels(name: str, kernel: str) -> None:
     # Parts of data centres alone: the workstation's kernels of a format are not its 16-bit ones.

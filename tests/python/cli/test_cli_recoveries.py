@@ -1,4 +1,4 @@
-"""``scalemodel replan`` and ``plan-spares``: the same numbers as Python, and what cannot run."""
+"""``replan``, ``plan-spares``, ``plan-checkpoints``: as Python answers, and what cannot run."""
 
 from __future__ import annotations
 
@@ -61,6 +61,22 @@ def test_plan_spares_answers_as_python_does(run: Any) -> None:
         "restart",
         "drop_replica",
     ]
+
+
+def test_plan_checkpoints_answers_as_python_does(run: Any) -> None:
+    asked = ["plan-checkpoints", *JOB, *TASK, *STRATEGY, "--tier", "local_disk"]
+    asked += ["--tier", "object_store", "--failures", "0.01"]
+    ran = run(*asked, "--json")
+    assert ran.code == 0
+    rows = json.loads(ran.out)["checkpoints"]
+    table = sm.plan_checkpoints(
+        python_estimate(), tiers=["local_disk", "object_store"], failures=0.01
+    )
+    assert [row["tier"] for row in rows] == list(table.tier)
+    assert [row["blocking_s"] for row in rows] == list(table.blocking_s)
+    shown = run(*asked)
+    assert shown.code == 0
+    assert [line for line in shown.out.splitlines() if line.endswith("best")]
 
 
 @pytest.mark.parametrize("command", ["replan", "plan-spares"])
