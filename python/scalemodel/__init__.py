@@ -10,8 +10,8 @@ Which strategy is best, and why?
 How long does a step of post-training take, and what does it wait for?
     `estimate_rl`, `search_rl`; of preference tuning or distillation: `estimate_tuning`
 Which cluster should be bought, and where do more accelerators stop paying?
-    `codesign`, `scaling`, `compare_clusters`, `training_run`, `plan_training`, `power_caps`,
-    `compute_optimal`
+    `codesign`, `scaling`, `compare_clusters`, `training_run`, `plan_training`, `plan_stages`,
+    `power_caps`, `compute_optimal`
 What do failures cost, how many spares pay, and how does a job go on after a loss?
     `reliability`, `plan_spares`, `replan`
 What does the network do, and how should its flows be routed?
