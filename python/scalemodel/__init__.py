@@ -10,8 +10,8 @@ Which strategy is best, and why?
 How long does a step of post-training take, and what does it wait for?
     `estimate_rl`, `search_rl`; of preference tuning or distillation: `estimate_tuning`
 Which cluster should be bought, and where do more accelerators stop paying?
-    `codesign`, `scaling`, `compare_clusters`, `training_run`, `plan_training`, `power_caps`,
-    `compute_optimal`
+    `codesign`, `scaling`, `compare_clusters`, `training_run`, `plan_training`, `plan_stages`,
+    `power_caps`, `compute_optimal`
 What do failures cost, where should checkpoints go, how many spares pay, and how does a job go on
 after a loss? Does data come as fast as steps take it?
     `reliability`, `plan_checkpoints`, `plan_spares`, `replan`; `data_loading`

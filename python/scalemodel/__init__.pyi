@@ -24,6 +24,12 @@ from scalemodel.economics import (
     Replan as Replan,
 )
 from scalemodel.economics import (
+    Stage as Stage,
+)
+from scalemodel.economics import (
+    StagePlan as StagePlan,
+)
+from scalemodel.economics import (
     TrainingRun as TrainingRun,
 )
 from scalemodel.economics import (
@@ -40,6 +46,9 @@ from scalemodel.economics import (
 )
 from scalemodel.economics import (
     plan_spares as plan_spares,
+)
+from scalemodel.economics import (
+    plan_stages as plan_stages,
 )
 from scalemodel.economics import (
     plan_training as plan_training,

@@ -257,6 +257,12 @@ sm.compare_clusters("llama3_8b", ["dgx_h100"], task, tokens=1e12, price="cheap")
     price | 'cheap' | a basis (hyperscaler_on_demand | or a seller (AWS
 sm.compare_clusters("llama3_8b", ["dgx_h100"], task, tokens=1e12, price={"dgx_b200": 5})
     price | {'dgx_b200': 5} | must name every cluster | add 'dgx_h100': USD per accelerator-hour
+sm.plan_stages([sm.Stage("sft", est, tokens=1e9, steps=100)])
+    tokens | =1000000000.0 | exactly one of | tokens, samples, steps
+sm.plan_stages([sm.Stage("sft", "llama3_8b", steps=100)])
+    answer | 'llama3_8b' | must be an Estimate | estimate_rl or estimate_tuning
+sm.plan_stages([est])
+    stages | Estimate( | must be a Stage | such as sm.Stage(
 sm.reliability(64, write=20)
     write | 20 | 'write_s' | did you mean
 sm.plan_spares(64, repair_s=3600, replicas=128)

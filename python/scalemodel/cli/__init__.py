@@ -49,6 +49,7 @@ from scalemodel.cli.scalings import add_scaling
 from scalemodel.cli.schedules import add_compare_schedules
 from scalemodel.cli.searches import add_search, add_sweep
 from scalemodel.cli.serving import add_serve
+from scalemodel.cli.stage_plans import add_plan_stages
 from scalemodel.cli.traces import add_trace
 from scalemodel.cli.tunings import add_tune
 
@@ -82,6 +83,7 @@ _COMMANDS = (
     add_scaling,
     add_compare_clusters,
     add_compare_schedules,
+    add_plan_stages,
     add_plan_checkpoints,
     add_plan_spares,
     add_replan,

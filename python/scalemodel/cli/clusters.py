@@ -51,15 +51,21 @@ def add_compare_clusters(commands: Any) -> None:
     add_formats(parser)
 
 
-def _sized(text: str) -> Any:
-    """A cluster of the command line: its name, and its nodes behind a colon."""
+def sized(text: str, argument: str = "--clusters ") -> Any:
+    """A cluster of the command line: its name, and its nodes behind a colon.
+
+    Examples
+    --------
+    >>> sized("dgx_h100:4").accelerators
+    32
+    """
     from scalemodel import resolve
 
     name, sign, nodes = text.rpartition(":")
     if not sign:
         return resolve.cluster(text)
     if not nodes.isdecimal():
-        raise ScaleModelError(f"--clusters {text}: must be like dgx_h100:64, a cluster and nodes")
+        raise ScaleModelError(f"{argument}{text}: must be like dgx_h100:64, a cluster and nodes")
     return resolve.cluster(name, nodes=int(nodes))
 
 
@@ -68,7 +74,7 @@ def _compare(options: argparse.Namespace) -> int:
 
     found = compare_clusters(
         options.model,
-        [_sized(text) for text in options.clusters],
+        [sized(text) for text in options.clusters],
         task_of(options),
         tokens=options.tokens,
         price=number_or_name(options.price),

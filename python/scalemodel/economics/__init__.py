@@ -18,6 +18,8 @@ from scalemodel.economics.replan import replan
 from scalemodel.economics.run import OwnedPrice, TrainingRun, owned_price_usd_per_hour, training_run
 from scalemodel.economics.spares import plan_spares
 from scalemodel.economics.splits import ComputeOptimal, compute_optimal
+from scalemodel.economics.stage_plan import StagePlan, StageRun
+from scalemodel.economics.stages import Stage, plan_stages
 
 __all__ = [
     "ClusterComparison",
@@ -27,6 +29,9 @@ __all__ = [
     "RecoveryOption",
     "Reliability",
     "Replan",
+    "Stage",
+    "StagePlan",
+    "StageRun",
     "TrainingRun",
     "break_even_usd_per_hour",
     "compare_clusters",
@@ -36,6 +41,7 @@ __all__ = [
     "owned_price_usd_per_hour",
     "plan_checkpoints",
     "plan_spares",
+    "plan_stages",
     "plan_training",
     "power_caps",
     "reliability",

@@ -195,8 +195,15 @@ def _named(clusters: Clusters) -> dict[str, Cluster]:
     return found
 
 
-def _price_for(prices: Prices, name: str, cluster: Cluster) -> str | float | None:
-    """What was given as the price of one cluster."""
+def price_for(prices: Prices, name: str, cluster: Cluster) -> str | float | None:
+    """What was given as the price of one cluster.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> price_for({"dgx_h100": 2.5, "dgx_b200": "spot"}, "here", sm.cluster("dgx_b200"))
+    'spot'
+    """
     if not isinstance(prices, Mapping):
         return prices
     for key in (name, cluster.name, cluster.accelerator):
@@ -279,7 +286,7 @@ def compare_clusters(
     decoder, named = resolve_model(model), _named(clusters)
     if not named:
         raise ScaleModelError("clusters=[]: at least one is needed, such as ['dgx_h100']")
-    given = {name: _price_for(price, name, each) for name, each in named.items()}
+    given = {name: price_for(price, name, each) for name, each in named.items()}
     prices = {name: price_on(each, given[name]) for name, each in named.items()}
     runs: dict[str, TrainingRun] = {}
     left_out: dict[str, str] = {}

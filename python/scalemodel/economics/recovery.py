@@ -222,7 +222,8 @@ class Replan:
         lines = [
             f"lost {len(self.lost_nodes)} of {self.estimate.cluster.nodes:g} nodes, "
             f"{self.lost_replicas} of {self.replicas} replicas of the state, {rate} tokens/s "
-            f"before; repaired after {_hours(self.repair_s)}, horizon {_hours(self.horizon_s)}"
+            f"before; repaired after {hours_text(self.repair_s)}, horizon "
+            f"{hours_text(self.horizon_s)}"
         ]
         for one in self.options:
             lines.append(f"{one.name}: {self._option_text(one)}")
@@ -233,28 +234,30 @@ class Replan:
         way = one.way
         if way is None:
             return f"{one.verdict}, {one.reason}"
-        parts = [f"{percent_text(way.rate_fraction)} of the rate after {_hours(way.begins_s)}"]
+        parts = [f"{percent_text(way.rate_fraction)} of the rate after {hours_text(way.begins_s)}"]
         if one.name == "wait":
-            parts = [f"trains again {_hours(way.returns_s)} after the repair"]
-        parts.append(f"{_hours(way.repeated_s)} of work lost")
-        parts.append(f"{_hours(self._work(way, self.horizon_s))} of work by the horizon")
+            parts = [f"trains again {hours_text(way.returns_s)} after the repair"]
+        parts.append(f"{hours_text(way.repeated_s)} of work lost")
+        parts.append(f"{hours_text(self._work(way, self.horizon_s))} of work by the horizon")
         if one.name != "wait":
             even = float(_core.break_even_repair_s(way, self._way("wait")))
             if even:
                 never = math.isinf(even)
-                parts.append("never pays" if never else f"pays from {_hours(even)} of repair on")
+                parts.append(
+                    "never pays" if never else f"pays from {hours_text(even)} of repair on"
+                )
         return ", ".join(parts)
 
     def _repr_html_(self) -> str:
         return self.table.to_html(index=False, na_rep="")
 
 
-def _hours(seconds: float) -> str:
+def hours_text(seconds: float) -> str:
     """A time of an operator: minutes or hours.
 
     Examples
     --------
-    >>> _hours(42), _hours(600), _hours(28800)
+    >>> hours_text(42), hours_text(600), hours_text(28800)
     ('42 s', '10 min', '8 h')
     """
     if abs(seconds) < 60:

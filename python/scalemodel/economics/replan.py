@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import scalemodel._core as _core
-from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.words import named_arguments
 from scalemodel.economics.arguments import checked, fitting_estimate
@@ -17,12 +16,11 @@ from scalemodel.economics.failures import Reliability
 from scalemodel.economics.failures import reliability as reliability_of
 from scalemodel.economics.recovery import RecoveryOption, Replan
 from scalemodel.economics.spares import count_of, replica_layout, usual_stall_s
-from scalemodel.economics.storage import network_bytes_per_s
+from scalemodel.economics.storage import checkpoint_bytes, network_bytes_per_s, read_bytes_per_s
 from scalemodel.estimator.estimate import Estimate, estimate
-from scalemodel.estimator.evaluation import degrees_of, tables_for
+from scalemodel.estimator.evaluation import degrees_of
 from scalemodel.estimator.verdicts import what_is_wrong
 from scalemodel.resolve import cluster as resolve_cluster
-from scalemodel.resolve.reader import Reader
 from scalemodel.search.search import search
 
 if TYPE_CHECKING:
@@ -82,9 +80,7 @@ class _Loss:
     @cached_property
     def state_bytes(self) -> float:
         """What a checkpoint holds."""
-        est = self.est
-        tables = tables_for(est.model, est.cluster, est.task, est.stack)
-        return float(_core.checkpoint_flows(tables, est.strategy, 1)["size_bytes"].sum())
+        return checkpoint_bytes(self.est)
 
     @property
     def peer_bytes_per_s(self) -> float:
@@ -109,22 +105,6 @@ class _Loss:
         rate = self.rate_fraction(est)
         way = _core.restarting(self.run.job, rate, self.repeated_s, reload_s, whole_s)
         return RecoveryOption(name, "ok", "", est, way, self.run.job.restart_s, reload_s)
-
-
-def _read_bytes_per_s(read: str | float) -> float:
-    """Bytes per second of a node that reads a checkpoint."""
-    if not isinstance(read, str):
-        return checked("read", read, 1, 1e15)
-    sources = catalog.load("storage", "cache_tiers")["weights"]
-    if read not in sources:
-        raise ScaleModelError(
-            f"read={read!r}: must be bytes per second of a node, or one of {', '.join(sources)}"
-        )
-    return (
-        Reader(sources, "storage/cache_tiers.weights")
-        .sub(read)
-        .quantity("node_read", "bytes_per_s")
-    )
 
 
 def _wait(loss: _Loss) -> RecoveryOption:
@@ -348,7 +328,7 @@ def replan(
         usual_stall_s() if stall_s is None else checked("stall_s", stall_s, 0, 1e8),
         count_of("memory_copies", memory_copies, 0, 1_000_000),
         _since_checkpoint_s(run, since_checkpoint_s),
-        _read_bytes_per_s(read),
+        read_bytes_per_s(read),
         checked("shared_bytes_per_s", shared_bytes_per_s, 0, 1e18),
     )
     options = (_wait(loss), *_spares(loss), *_fewer_replicas(loss), _new_strategy(loss, space))

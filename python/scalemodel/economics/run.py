@@ -316,7 +316,8 @@ def _time_s(
     return amount / float(_core.rental_cost_usd(1.0, cluster.accelerators, price_usd_per_s))
 
 
-def _without_price(cluster: Cluster, price: str | float | None) -> str:
+def without_price(cluster: Cluster, price: str | float | None) -> str:
+    """What to pass where an accelerator has no price."""
     return no_price(cluster.accelerator, price if isinstance(price, str) else None)
 
 
@@ -431,7 +432,7 @@ def training_run(
         power_w=rate.step_j / rate.step_time_s,
         energy_j=energy,
         price_usd_per_hour=None if price_per_s is None else _HOUR_S * price_per_s,
-        price_source=str(found) if found else _without_price(cluster, price),
+        price_source=str(found) if found else without_price(cluster, price),
         cost_usd=cost,
         usd_per_million_tokens=None if cost is None else 1e6 * cost / trained,
         operational_kg=_core.operational_kg(energy, carbon.grid_g_per_kwh(grid)),
