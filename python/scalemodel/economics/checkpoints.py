@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
@@ -19,6 +17,7 @@ from scalemodel.economics.failures import Reliability, Rule, interval_by_rule, r
 from scalemodel.economics.spares import count_of
 from scalemodel.economics.storage import (
     StorageTier,
+    checkpoint_sizes,
     free_host_memory_bytes,
     host_link_bytes_per_s,
     network_bytes_per_s,
@@ -27,7 +26,6 @@ from scalemodel.economics.storage import (
     usual_planning_s,
 )
 from scalemodel.estimator.estimate import Estimate
-from scalemodel.estimator.evaluation import tables_for
 from scalemodel.resolve.reader import Reader
 
 if TYPE_CHECKING:
@@ -54,25 +52,6 @@ _COLUMNS: Final = (
     "productive_fraction",
     "best",
 )
-
-
-def checkpoint_sizes(est: Estimate) -> tuple[float, float, float]:
-    """Bytes of a checkpoint: in all, of the busiest rank and of the busiest node.
-
-    Examples
-    --------
-    >>> import scalemodel as sm
-    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100", nodes=2),
-    ...                   sm.Training(global_batch=64, sequence=8192),
-    ...                   sm.Strategy(sharding="zero3"))
-    >>> [round(size / 2**30, 1) for size in checkpoint_sizes(est)]  # published: 105 GB
-    [104.7, 6.5, 52.4]
-    """
-    tables = tables_for(est.model, est.cluster, est.task, est.stack)
-    flows = _core.checkpoint_flows(tables, est.strategy, 1)
-    nodes = flows["source"] // int(est.cluster.core.node_accelerators)
-    sizes = flows["size_bytes"]
-    return float(sizes.sum()), float(sizes.max()), float(np.bincount(nodes, sizes).max())
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from scalemodel.economics.failures import Reliability
 from scalemodel.economics.failures import reliability as reliability_of
 from scalemodel.economics.recovery import RecoveryOption, Replan
 from scalemodel.economics.spares import count_of, replica_layout, usual_stall_s
-from scalemodel.economics.storage import checkpoint_bytes, network_bytes_per_s, read_bytes_per_s
+from scalemodel.economics.storage import checkpoint_sizes, network_bytes_per_s, read_bytes_per_s
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.estimator.evaluation import degrees_of
 from scalemodel.estimator.verdicts import what_is_wrong
@@ -80,7 +80,7 @@ class _Loss:
     @cached_property
     def state_bytes(self) -> float:
         """What a checkpoint holds."""
-        return checkpoint_bytes(self.est)
+        return checkpoint_sizes(self.est)[0]
 
     @property
     def peer_bytes_per_s(self) -> float:

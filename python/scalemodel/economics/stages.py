@@ -25,7 +25,7 @@ from scalemodel.economics.pools import (
 )
 from scalemodel.economics.run import price_on, training_run, without_price
 from scalemodel.economics.stage_plan import StagePlan, StageRun
-from scalemodel.economics.storage import checkpoint_bytes, read_bytes_per_s
+from scalemodel.economics.storage import checkpoint_sizes, read_bytes_per_s
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import decoder_estimate
 from scalemodel.estimator.verdicts import what_is_wrong
@@ -273,7 +273,7 @@ class _Handover(NamedTuple):
         if self.switch_s is not None:
             return self.switch_s
         assert run.reliability is not None
-        state = sum(checkpoint_bytes(_training_of(each)) for each in before)
+        state = sum(checkpoint_sizes(_training_of(each))[0] for each in before)
         nodes = nodes_in({"training": _training_of(run).cluster})
         rates = self.node_bytes_per_s, self.shared_bytes_per_s
         reload_s = _core.reload_time_s(state, nodes, *rates)

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError, nearest
@@ -136,19 +138,23 @@ def usual_planning_s() -> float:
     return Reader(table, _WHERE).sub("write").quantity("planning", "s")
 
 
-def checkpoint_bytes(est: Estimate) -> float:
-    """What a checkpoint of a job holds: weights and states of the optimizer.
+def checkpoint_sizes(est: Estimate) -> tuple[float, float, float]:
+    """Bytes of a checkpoint: in all, of the busiest rank and of the busiest node.
 
     Examples
     --------
     >>> import scalemodel as sm
-    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
-    ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
-    >>> 10 < checkpoint_bytes(est) / est.model.parameters < 16
-    True
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100", nodes=2),
+    ...                   sm.Training(global_batch=64, sequence=8192),
+    ...                   sm.Strategy(sharding="zero3"))
+    >>> [round(size / 2**30, 1) for size in checkpoint_sizes(est)]  # published: 105 GB
+    [104.7, 6.5, 52.4]
     """
     tables = tables_for(est.model, est.cluster, est.task, est.stack)
-    return float(_core.checkpoint_flows(tables, est.strategy, 1)["size_bytes"].sum())
+    flows = _core.checkpoint_flows(tables, est.strategy, 1)
+    nodes = flows["source"] // int(est.cluster.core.node_accelerators)
+    sizes = flows["size_bytes"]
+    return float(sizes.sum()), float(sizes.max()), float(np.bincount(nodes, sizes).max())
 
 
 def read_bytes_per_s(read: str | float) -> float:

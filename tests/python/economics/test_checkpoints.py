@@ -8,8 +8,11 @@ import pandas as pd
 import pytest
 
 import scalemodel as sm
-from scalemodel.economics.checkpoints import checkpoint_sizes
-from scalemodel.economics.storage import host_link_bytes_per_s, network_bytes_per_s
+from scalemodel.economics.storage import (
+    checkpoint_sizes,
+    host_link_bytes_per_s,
+    network_bytes_per_s,
+)
 
 GIB = 2**30
 

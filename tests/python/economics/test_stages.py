@@ -11,7 +11,7 @@ import scalemodel as sm
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.economics.pools import before_s, drawn_j, phased_step_j, pools_of
 from scalemodel.economics.stage_plan import SUMS
-from scalemodel.economics.storage import checkpoint_bytes, read_bytes_per_s
+from scalemodel.economics.storage import checkpoint_sizes, read_bytes_per_s
 
 ONE = sm.cluster("dgx_h100")
 LAYOUT = sm.Strategy(tp=2, recompute="full")
@@ -100,7 +100,7 @@ def test_a_hand_over_writes_starts_and_reads(est: sm.Estimate, large: sm.Estimat
     first, second = plan.stages
     assert second.reliability is not None
     job = second.reliability.job
-    read_s = checkpoint_bytes(large) / read_bytes_per_s("disk")  # by the one node of the second
+    read_s = checkpoint_sizes(large)[0] / read_bytes_per_s("disk")  # by the one node of the second
     assert second.switch_s == pytest.approx(job.write_s + job.restart_s + read_s, rel=1e-12)
     run = sm.training_run(est, tokens=1e11)
     assert second.time_s == pytest.approx(run.time_s + second.switch_s, rel=1e-12)
