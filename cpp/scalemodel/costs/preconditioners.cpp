@@ -9,7 +9,7 @@
 namespace scalemodel {
 namespace {
 
-constexpr double kValueBytes = 4;                    ///< FP32
+constexpr double kFactorValueBytes = 4;              ///< FP32
 constexpr double kQrKernels = 2, kEigenKernels = 5;  ///< of a column, one after the other
 constexpr double kPanel = 32;                        ///< columns of a QR between GEMMs
 /// Kernels of a block or matrix, launched one by one by a loop in Python: GEMMs, averages of two
@@ -22,7 +22,7 @@ struct Kernels {
   const Cluster& cluster;
   const Stack& stack;
 
-  Seconds gemm(double m, double n, double k, double output_bytes = kValueBytes) const {
+  Seconds gemm(double m, double n, double k, double output_bytes = kFactorValueBytes) const {
     return timer.time({m, n, k, 1, output_bytes, false, false, 1}) / stack.gemm_efficiency;
   }
   Seconds moved(double bytes) const {
@@ -34,7 +34,7 @@ struct Kernels {
   Seconds products(double side, double other) const { return gemm(side, other, side); }
   /// A factor of one side: G G' of m x n values, and their average with what is kept.
   Seconds average(double side, double other) const {
-    return gemm(side, side, other) + moved(3 * kValueBytes * side * side);
+    return gemm(side, side, other) + moved(3 * kFactorValueBytes * side * side);
   }
   /// Kernels that are launched one by one hold the CPU.
   Seconds launched(Seconds time, double kernels) const {
@@ -50,11 +50,11 @@ Seconds qr_time(double n, const Kernels& run) {
   // the triangle, once for the orthogonal factor.
   const double left = n / std::sqrt(3.0);
   return run.columns(n, kQrKernels) +
-         4 * std::ceil(n / kPanel) * run.gemm(left, left, kPanel, 2 * kValueBytes);
+         4 * std::ceil(n / kPanel) * run.gemm(left, left, kPanel, 2 * kFactorValueBytes);
 }
 
 Seconds eigen_time(double n, const Kernels& run) {
-  return run.columns(n, kEigenKernels) + run.moved(kValueBytes * n * n * n / 6) +
+  return run.columns(n, kEigenKernels) + run.moved(kFactorValueBytes * n * n * n / 6) +
          2 * run.gemm(n, n, n);
 }
 
@@ -80,7 +80,7 @@ MatrixUpdates shampoo_block(double m, double n, const Kernels& run, double frequ
       run.average(m, n) + run.average(n, m) + run.products(m, n) + run.products(n, m);
   const Seconds roots = root_time(m, run) + root_time(n, run);
   return {1, run.launched(each + roots / frequency, kShampooKernels),
-          Bytes{2 * kValueBytes * (m * m + n * n)}};
+          Bytes{2 * kFactorValueBytes * (m * m + n * n)}};
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ MatrixUpdates shampoo_vector_update(double length, const GemmTimer& timer, const
     const Seconds each = run.average(n, 1) + run.products(n, 1);
     sum += part.count *
            MatrixUpdates{1, run.launched(each + root_time(n, run) / frequency, kShampooKernels / 2),
-                         Bytes{2 * kValueBytes * n * n}};
+                         Bytes{2 * kFactorValueBytes * n * n}};
   }
   return sum;
 }
@@ -134,7 +134,8 @@ MatrixUpdates soap_update(double rows, double columns, const GemmTimer& timer,
   };
   add(rows, columns);
   add(columns, rows);
-  return {1, run.launched(each + bases / frequency, kSoapKernels), Bytes{kValueBytes * values}};
+  return {1, run.launched(each + bases / frequency, kSoapKernels),
+          Bytes{kFactorValueBytes * values}};
 }
 
 }  // namespace scalemodel

@@ -33,7 +33,7 @@ std::vector<std::int32_t> ReplicaLayout::on_node(int node) const {
     found.push_back(rank / data_stride_ % data_ranks_ / replica_ranks_);
   }
   std::ranges::sort(found);
-  found.erase(std::ranges::unique(found).begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
 

@@ -141,7 +141,7 @@ def question_document(question: Question) -> dict[str, Any]:
     own = {item.name: getattr(task, item.name) for item in fields(task) if item.init}
     document = {
         "model": {key: getattr(model, key) for key in _MODEL_TEXTS}
-        | {"shape": model.shape, "vision": model.vision},
+        | {"shape": model.shape, "vision": model.vision, "scalar_head": model.scalar_head},
         "cluster": {key: getattr(cluster, key) for key in _CLUSTER_TEXTS} | {"core": cluster.core},
         "task": {"kind": type(task).__name__, **own},
         "space": {
@@ -184,6 +184,7 @@ def question_from(document: Mapping[str, Any]) -> Question:
         model=Model(
             shape=_record(_core.DecoderShape, model["shape"]),
             vision=_record(_core.VisionShape, model["vision"]) if model.get("vision") else None,
+            scalar_head=model.get("scalar_head", False),
             **{key: model.get(key, "") for key in _MODEL_TEXTS},
         ),
         cluster=Cluster(

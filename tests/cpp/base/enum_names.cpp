@@ -34,7 +34,7 @@ void check_names(E last) {
 
 TEST_CASE("every enumeration survives the round trip through its names") {
   check_names(Precision::fp4);
-  check_names(Reason::dualpipe_v_batches);
+  check_names(Reason::secondary_degree);
   check_names(Collective::all_to_all);
   check_names(AttentionKernel::flash_triton);
   check_names(Position::none);

@@ -1,6 +1,7 @@
 // Layers that use blocks in turn, and mixers beside them, by hand.
 #include <algorithm>
 
+#include "scalemodel/base/error.hpp"
 #include "scalemodel/model/vision.hpp"
 #include "support.hpp"
 

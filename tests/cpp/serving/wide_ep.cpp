@@ -11,7 +11,7 @@
 namespace scalemodel::testing {
 namespace {
 
-StepWork decoded(double sequences) {
+StepWork decode_work(double sequences) {
   StepWork work;
   work.sequences = sequences;
   work.context = 1000;
@@ -72,14 +72,15 @@ TEST_CASE("each half of a step is computed while the other one is under way") {
   const double sequences = 4000;
   const StepTimes whole = mixture_of(engine, kernels, shared_by(4, 0, false));
   const StepTimes halves = mixture_of(engine, kernels, shared_by(4, 0, true));
-  const StepTime one = whole.of(decoded(sequences / 2)), both = halves.of(decoded(sequences));
+  const StepTime one = whole.of(decode_work(sequences / 2)),
+                 both = halves.of(decode_work(sequences));
   const Seconds compute = 2 * (one.linear + one.elementwise + one.experts) +
-                          halves.decode_attention(decoded(sequences));
+                          halves.decode_attention(decode_work(sequences));
   const Seconds least = max(compute, 2 * one.ep);
   const Seconds rest = both.total - both.head;
   CHECK(rest > 0.999 * least);
   CHECK(rest < compute + 2 * one.ep);
-  CHECK(both.total == halves.total(decoded(sequences)));
+  CHECK(both.total == halves.total(decode_work(sequences)));
 }
 
 TEST_CASE("waits for the last rank are in the way of both halves") {
@@ -87,7 +88,7 @@ TEST_CASE("waits for the last rank are in the way of both halves") {
   engine.step_host = engine.sequence_host = Seconds{};
   const auto total = [&](Seconds wait, bool halves) {
     engine.collective_wait = wait;
-    return mixture_of(engine, reference_kernels(), shared_by(4, 0, halves)).total(decoded(400));
+    return mixture_of(engine, reference_kernels(), shared_by(4, 0, halves)).total(decode_work(400));
   };
   const Seconds none{}, some = 100 * unit::us;
   const Seconds once = total(some, false) - total(none, false);
@@ -102,12 +103,12 @@ TEST_CASE("kernels that send tokens are used between as many ranks as their engi
   kernels.dispatch.domain_rate = kernels.combine.domain_rate = BytesPerSecond{1e15};
   const Engine engine = reference_engine();
   const ServingLayout layout = shared_by(4, 0, false);
-  const Seconds sent = mixture_of(engine, kernels, layout).of(decoded(4000)).ep;
+  const Seconds sent = mixture_of(engine, kernels, layout).of(decode_work(4000)).ep;
   kernels.dispatch_ranks = 5;
-  const Seconds gathered = mixture_of(engine, kernels, layout).of(decoded(4000)).ep;
+  const Seconds gathered = mixture_of(engine, kernels, layout).of(decode_work(4000)).ep;
   CHECK(sent < 0.5 * gathered);
   kernels.sends_tokens = false;
-  CHECK(mixture_of(engine, kernels, layout).of(decoded(4000)).ep == gathered);
+  CHECK(mixture_of(engine, kernels, layout).of(decode_work(4000)).ep == gathered);
 }
 
 TEST_CASE("by hand: the down projection beside its combine, tile by tile") {
@@ -118,7 +119,7 @@ TEST_CASE("by hand: the down projection beside its combine, tile by tile") {
   kernels.combine_blocks = 8;
   Engine engine = reference_engine();
   ServingLayout layout = shared_by(4, 0, false);
-  const StepWork work = decoded(512);
+  const StepWork work = decode_work(512);
   const auto exchange = [&] { return mixture_of(engine, kernels, layout).of(work).ep; };
   const Seconds whole = exchange();
   layout.single_batch_overlap = true;
@@ -169,7 +170,7 @@ TEST_CASE("prompts whose cache has come are no work") {
   mix.prefilled = true;
   const Instance pool(experts_8x7b_shape(), 4, reference_engine(), shared_by(4, 0, false), mix);
   const SteadyState state = steady_state(pool.times, pool.capacity, mix, 100);
-  StepWork work = decoded(100);
+  StepWork work = decode_work(100);
   work.context = 1000 + 201 / 2.0;
   CHECK(state.step / pool.times.total(work) == Approx(1).epsilon(1e-9));
   mix.prefilled = false;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scalemodel/base/error.hpp"
 #include "scalemodel/timeline/events.hpp"
 #include "timeline/regular.hpp"
 
