@@ -4414,7 +4414,7 @@ class GuidedDecoding:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, guided_fraction: float = 0.0, mask_s: float = 0.0, compile_s: float = 0.0) -> None:
+    def __init__(self, *, guided_fraction: float = 0.0, mask_s: float = 0.0, advance_s: float = 0.0, compile_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4427,6 +4427,11 @@ class GuidedDecoding:
     def to_dict(self) -> dict:
         """
         Field names and values.
+        """
+    @property
+    def advance_s(self) -> float:
+        """
+        of that, taking the last token in, before the next step begins
         """
     @property
     def compile_s(self) -> float:

@@ -14,6 +14,7 @@ namespace scalemodel {
 struct GuidedDecoding {
   double fraction = 0;  ///< of the requests, those whose answers follow a grammar, 0 to 1
   Seconds mask;         ///< CPU time of one mask, the grammar's advance included, mean
+  Seconds advance;      ///< of that, taking the last token in, before the next step begins
   Seconds compile;      ///< a guided request waits for its grammar before it starts, mean
 
   bool operator==(const GuidedDecoding&) const = default;
@@ -27,6 +28,8 @@ struct RecordOf<GuidedDecoding> {
   static constexpr FieldTable fields{
       field("guided_fraction", &T::fraction, 0, 1, "of the requests, those that follow a grammar"),
       field("mask_s", &T::mask, 0, 1, "CPU time of one mask of allowed tokens, mean"),
+      field("advance_s", &T::advance, 0, 1,
+            "of that, taking the last token in, before the next step begins"),
       field("compile_s", &T::compile, 0, 1e4,
             "a guided request waits for its grammar before it starts, mean")};
 };

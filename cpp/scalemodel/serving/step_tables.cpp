@@ -44,7 +44,7 @@ StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, 
   const double image_patches = question.image_patches;
   for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host,
                         &engine_.request_host, &engine_.prompt_host, &engine_.draft_layer_host,
-                        &engine_.guided.mask, &engine_.guided.compile}) {
+                        &engine_.guided.mask, &engine_.guided.advance, &engine_.guided.compile}) {
     *host = kernels_.host_slowdown * *host;
   }
   if (engine_.guided.any()) {

@@ -216,30 +216,30 @@ Seconds StepTimes::host_between(const StepWork& whole) const noexcept {
   return max(Seconds{}, engine_.step_host - draft_time(of_stage(whole))) + engine_.step_host;
 }
 
-/// CPU time for the masks of a step, one of every token that a guided request may sample, drafts to
-/// verify included, and their way to the accelerator. Ranks of data-parallel attention have a
-/// process each. One sequence follows the other, also where an engine has a pool of threads: calls
-/// from Python take as long (vllm-project/vllm#51331, 2026-08).
-Seconds StepTimes::mask_time(const StepWork& whole) const noexcept {
+/// Masks of a step and rank, one of every token that a guided request may sample, drafts to verify
+/// included. Ranks of data-parallel attention have a process each.
+double StepTimes::masks(const StepWork& whole) const noexcept {
   const double sampled = whole.sequences * whole.query_tokens + whole.prompts;
-  const double masks = engine_.guided.fraction * sampled / layout_.dp;
-  return masks * engine_.guided.mask +
-         host_transfer_time(masks * mask_bytes(vocab_), cluster_.accelerator);
+  return engine_.guided.fraction * sampled / layout_.dp;
 }
 
 /// CPU overhead of a step with masks, which have to be there when it samples. They need the tokens
-/// of the step before: an engine makes them while the accelerator computes, or before it starts.
-/// Source: XGrammar, arXiv 2411.15100, section 3.5.
+/// of the step before, which grammars take in first: an engine fills and copies masks while the
+/// accelerator computes, or before it starts. Where the next step is on its way by then, it takes
+/// tokens in beside it, too. One sequence follows the other, also where an engine has a pool of
+/// threads: calls from Python take as long (vllm-project/vllm#51331, 2026-08). Sources: XGrammar,
+/// arXiv 2411.15100, section 3.5; vllm, v1/engine/core.py, step and step_with_batch_queue.
 Seconds StepTimes::host_with_masks(const StepWork& whole, Seconds device,
                                    bool hides) const noexcept {
-  const Seconds masks = mask_time(whole), none;
+  const double number = masks(whole);
+  const Seconds advance = number * min(engine_.guided.advance, engine_.guided.mask), none;
+  const Seconds filling = number * engine_.guided.mask - advance +
+                          host_transfer_time(number * mask_bytes(vocab_), cluster_.accelerator);
   const bool overlaps =
       whole.draft_tokens > 0 ? engine_.overlaps_draft_masks : engine_.overlaps_masks;
-  if (hides) {
-    return overlaps ? max(none, host_fixed_ + masks - device)
-                    : max(none, host_fixed_ - device) + masks;
-  }
-  return host_fixed_ + (overlaps ? max(none, masks - device) : masks);
+  if (!overlaps) return (hides ? max(none, host_fixed_ - device) : host_fixed_) + advance + filling;
+  return hides ? max(none, host_fixed_ + advance + filling - device)
+               : host_fixed_ + advance + max(none, filling - device);
 }
 
 /// A pass of the draft model, as fast as the CPU launches it where no graph does.

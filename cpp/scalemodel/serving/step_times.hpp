@@ -395,7 +395,7 @@ class StepTimes {
   template <class Number>
   SecondsOf<Number> host(const StepWorkOf<Number>& whole, SecondsOf<Number> device) const noexcept;
   Seconds host_between(const StepWork& whole) const noexcept;
-  Seconds mask_time(const StepWork& whole) const noexcept;
+  double masks(const StepWork& whole) const noexcept;
   Seconds host_with_masks(const StepWork& whole, Seconds device, bool hides) const noexcept;
 
   Engine engine_;

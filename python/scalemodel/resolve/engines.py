@@ -134,7 +134,7 @@ def guided_decoding(
     Examples
     --------
     >>> guided_decoding("vllm_v1", 0.5, 0.0, None)
-    GuidedDecoding(guided_fraction=0.5, mask_s=4e-05)
+    GuidedDecoding(guided_fraction=0.5, mask_s=4e-05, advance_s=1.4e-05)
     """
     known = grammar_backends(name)
     if not known:
@@ -145,10 +145,12 @@ def guided_decoding(
             f"grammar_backend={chosen!r}: {name} has none of that name; must be one of "
             f"{', '.join(known)}"
         )
-    facts = catalog.load("reference", "guided_decoding")[chosen]
+    table = catalog.load("reference", "guided_decoding")
+    facts = table[chosen]
     return _core.GuidedDecoding(
         guided_fraction=fraction,
         mask_s=float(facts["mask"]["value"]),
+        advance_s=float(table["tokens"]["advance"]["value"]),
         compile_s=new_fraction * float(facts["compile"]["value"]),
     )
 

@@ -12,7 +12,7 @@ constexpr Seconds kMask = 40 * unit::us;
 
 Engine guided_engine(double fraction, bool overlaps, Seconds mask = kMask) {
   Engine engine = reference_engine();
-  engine.guided = {fraction, mask, Seconds{}};
+  engine.guided = {fraction, mask, {}, {}};
   engine.overlaps_masks = engine.overlaps_draft_masks = overlaps;
   return engine;
 }
@@ -80,8 +80,22 @@ TEST_CASE("masks beside a step show as far as they take longer than it") {
   }
 }
 
+TEST_CASE("tokens are taken in before the next step, where it is not on its way") {
+  const StepWork work = decoded(64);
+  const Seconds plain = times_of(reference_engine()).of(work).host;
+  for (const bool overlaps : {false, true}) {
+    Engine engine = guided_engine(0.5, overlaps, 1 * unit::us);
+    const Seconds before = times_of(engine).of(work).host;
+    engine.guided.advance = 0.75 * unit::us;
+    const Seconds after = times_of(engine).of(work).host;
+    CHECK((after - before) / unit::us == Approx(overlaps ? 32 * 0.75 : 0));
+    CHECK(after >= plain);
+  }
+}
+
 TEST_CASE("where the step hides its CPU overhead, masks take part of the room") {
   Engine engine = guided_engine(1, true);
+  engine.guided.advance = 10 * unit::us;
   engine.overlaps_host = true;
   const StepWork work = decoded(64);
   const StepTimes beside = times_of(engine);

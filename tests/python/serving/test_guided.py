@@ -229,12 +229,15 @@ def test_masks_before_a_step_take_as_long_as_published(share: float) -> None:
     assert predicted == pytest.approx(measured, rel=0.12)  # -6, -6 and +10 %
 
 
-def test_a_step_hides_as_much_of_its_masks_as_published() -> None:
-    measured, predicted = longer("beside", 1.0)
-    assert predicted == pytest.approx(measured, rel=0.1)
-    # What a part of the requests costs beside the step is not hidden as well as here: 2.1 and 10.5
-    # ms of 160 and 640 masks, of which none and 6.3 are predicted to show.
-    assert [round(longer("beside", share)[1], 1) for share in (0.2, 0.8)] == [0.1, 6.3]
-    # Nor is it where the next step is scheduled ahead: 22 ms, predicted 14.
+@pytest.mark.parametrize("share", [0.2, 0.8, 1.0])
+def test_masks_beside_a_step_show_as_much_as_published(share: float) -> None:
+    measured, predicted = longer("beside", share)
+    assert predicted == pytest.approx(measured, rel=0.15)  # +10, -12 and +1 %
+
+
+def test_masks_of_steps_that_are_scheduled_ahead_hide_too_well() -> None:
+    # 22 ms, predicted 14; of a part of the requests 11.8 and 19.7, predicted .1 and 7.5: what the
+    # CPU does for each of 800 sequences counts in every step here, and some of it is hidden there.
     measured, predicted = longer("ahead", 1.0)
     assert 0.6 * measured < predicted < measured
+    assert [round(longer("ahead", share)[1], 1) for share in (0.2, 0.8)] == [0.1, 7.5]
