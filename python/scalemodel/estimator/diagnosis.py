@@ -152,13 +152,9 @@ def _knob_values(est: Evaluation, name: str) -> Iterable[object]:
         "micro_batch": divisors(task.global_batch, 64),
         "shard_degree": [0, *_powers(min(accelerators, 4096))],
         "secondary_degree": [0, *_powers(min(accelerators, 4096))],
-        "quantized_gather": [False],
-        "quantized_reduce": [False],
         "recompute_layers": [0, shape.layers],
-        "offload_weights": [False],
-        "offload_activations": [False],
-        "offload_optimizer": [False],
         "sequence_parallel": [True, False],
+        **{key: [False] for key in ("quantized_gather", "quantized_reduce", *_OFFLOADS)},
     }
     if name in choices:
         return choices[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class PhasedStep:
+class PhasedStep(ABC):
     """A step of several phases, on pools of accelerators: what its answers share."""
 
     task: Sequences
@@ -45,21 +46,21 @@ class PhasedStep:
         sequences_per_s = self.task.sequences / self.step_time_s
         return sequences_per_s * self.task.mean_length() / self.accelerators
 
+    @abstractmethod
     def _pools(self) -> Sequence[str]:
         """Whose phase each is, in their order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _starts_s(self) -> npt.NDArray[np.float64]:
         """From the start of a step to that of each phase."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _memory(self) -> Iterable[tuple[str, float, Estimate | Serving]]:
         """Part, bytes of its fullest accelerator, and an estimate on such an accelerator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """One flat row; None where the step cannot run."""
-        raise NotImplementedError
 
     def breakdown(self) -> pd.DataFrame:
         """Phases in order: phase, pool, time_s. Pools that run beside each other overlap."""

@@ -11,9 +11,9 @@ from typing import Final
 
 from scalemodel.resolve.tasks import FineTuning
 from scalemodel.search.framework_cases import THERE_AND_BACK, Case, Rule, chunks
+from scalemodel.search.framework_deepspeed import RULES as DEEPSPEED_RULES
 from scalemodel.search.framework_optimizers import (
     BRIDGE_RULES,
-    DEEPSPEED_RULES,
     EMERGING_RULES,
     optimizer_rule,
 )
@@ -33,7 +33,6 @@ _SCHEDULES: Final = "NVIDIA/Megatron-LM, megatron/core/pipeline_parallel/schedul
 _TITAN: Final = "pytorch/torchtitan, torchtitan/distributed/parallel_dims.py"
 _TITAN_TRAINER: Final = "pytorch/torchtitan, torchtitan/trainer.py"
 _PIPELINING: Final = "pytorch/pytorch, torch/distributed/pipelining/schedules.py"
-_DEEPSPEED: Final = "deepspeedai/DeepSpeed, deepspeed/runtime/"
 _ACCELERATE: Final = "huggingface/accelerate, src/accelerate/parallelism_config.py"
 
 
@@ -410,55 +409,7 @@ _TORCHTITAN: Final = (
 )
 
 
-# -------------------------------------------------------------------- DeepSpeed and Accelerate
-def _bad_zero_plus_plus(case: Case) -> bool:
-    plan = case.strategy
-    asked = bool(plan.secondary_degree) or plan.quantized_gather or plan.quantized_reduce
-    return plan.secondary_degree == 1 or (plan.sharding == "hsdp" and asked)
-
-
-_DEEPSPEED_RULES: Final = (
-    optimizer_rule("deepspeed"),
-    *DEEPSPEED_RULES,
-    Rule(
-        "heads",
-        "heads must divide by tp * cp: Ulysses exchanges heads",
-        "deepspeedai/DeepSpeed, deepspeed/sequence/layer.py",
-        lambda case: int(case.shape.heads) % (case.strategy.tp * case.strategy.cp) != 0,
-    ),
-    Rule(
-        "offload_optimizer",
-        "optimizer states on the host need ZeRO",
-        f"{_DEEPSPEED}zero/config.py",
-        lambda case: case.strategy.offload_optimizer and case.strategy.sharding == "ddp",
-    ),
-    Rule(
-        "offload_weights",
-        "weights on the host need ZeRO stage 3",
-        f"{_DEEPSPEED}zero/config.py",
-        lambda case: case.strategy.offload_weights and case.strategy.sharding not in ("zero3",),
-    ),
-    Rule(
-        "zero_plus_plus",
-        "MiCS (hsdp) has no second copy and quantizes nothing; a second copy takes 2 ranks or more",
-        f"{_DEEPSPEED}zero/mics.py: MiCS_Init; zero/config.py: zero_hpz_partition_size",
-        _bad_zero_plus_plus,
-    ),
-    Rule(
-        "batch",
-        "the batch must be micro-batch * accumulation steps * replicas",
-        f"{_DEEPSPEED}config.py: _batch_assertion",
-        lambda case: case.task.global_batch % (case.degrees.dp * case.strategy.micro_batch) != 0,
-    ),
-    Rule(
-        "precision",
-        "formats are fp32, fp16 and bf16",
-        f"{_DEEPSPEED}config.py",
-        lambda case: case.precision not in ("fp32", "fp16", "bf16"),
-    ),
-)
-
-
+# ---------------------------------------------------------------------------------- Accelerate
 def _bad_mesh(case: Case) -> bool:
     plan = case.strategy
     beside = max(plan.tp, plan.cp) > 1
@@ -505,6 +456,6 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "megatron_bridge": _BRIDGE,
     "nemo": _NEMO,
     "torchtitan": _TORCHTITAN,
-    "deepspeed": _DEEPSPEED_RULES,
+    "deepspeed": DEEPSPEED_RULES,
     "accelerate": _ACCELERATE_RULES,
 }
