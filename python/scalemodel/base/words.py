@@ -11,6 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.records import refusal
+from scalemodel.base.type_hints import misfit, path_parameters, told_of
 from scalemodel.base.vocabulary import SPELLINGS, folded
 
 _NUMBER: Final = re.compile(r"([\d][\d,_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kKmMgGbBtT]?)")
@@ -153,9 +154,9 @@ _C = TypeVar("_C", bound=type)
 
 
 def _meaning(name: str, doc: str) -> str:
-    """What the docstring says of a parameter: its type and its first line."""
-    found = re.search(rf"^ *(?:\w+, )*{name}(?:, \w+)* : (.+)\n +(.+)", doc, re.MULTILINE)
-    return f" ({found[1]}: {found[2].strip().rstrip('.')})" if found else ""
+    """What the docstring says of a parameter: its type and its first sentence."""
+    told = ": ".join(filter(None, told_of(name, doc)))
+    return f" ({told})" if told else ""
 
 
 def _refusal(function: Any, positional: tuple[Any, ...], given: Mapping[str, Any]) -> str:
@@ -194,28 +195,46 @@ def _refusal(function: Any, positional: tuple[Any, ...], given: Mapping[str, Any
 
 
 def named_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Say which argument is meant where one does not exist, and what one that is missing takes.
+    """Say which argument is meant where one does not exist, is missing or of another type.
+
+    What works is not looked at: only of a call that has failed is asked which argument is not what
+    its annotation says. But a number for a path would be a file that is open elsewhere.
 
     Examples
     --------
     >>> @named_arguments
-    ... def size(*, nodes=1):
-    ...     return nodes
+    ... def size(*, nodes: int = 1) -> int:
+    ...     return 8 * nodes.bit_length()
     >>> size(num_nodes=2)
     Traceback (most recent call last):
     scalemodel.base.errors.ScaleModelError: num_nodes=2: size has no such argument; did you mean \
 'nodes'?
+    >>> size(nodes="two")
+    Traceback (most recent call last):
+    scalemodel.base.errors.ScaleModelError: nodes='two': must be int
     """
+    paths = path_parameters(function)
 
     @functools.wraps(function)
     def call(*positional: _P.args, **given: _P.kwargs) -> _T:
-        try:
-            return function(*positional, **given)
-        except TypeError:
-            why = _refusal(function, positional, given)
-            if not why:
+        why, code, failed = "", "malformed", None
+        if paths and any(isinstance(value, int) for value in (*positional, *given.values())):
+            why = _refusal(function, positional, given) or misfit(
+                function, positional, given, paths
+            )
+        if not why:
+            try:
+                return function(*positional, **given)
+            except ScaleModelError:
                 raise
-        raise ScaleModelError(why, code="unknown_argument")
+            except (AttributeError, TypeError, ValueError) as error:
+                failed = error
+                why = _refusal(function, positional, given)
+                code = "unknown_argument" if why else code
+                why = why or misfit(function, positional, given)
+                if not why:
+                    raise
+        raise ScaleModelError(why, code) from failed
 
     return call
 

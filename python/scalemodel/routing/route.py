@@ -140,7 +140,7 @@ def route(
 @named_arguments
 def route(
     cluster: Fabric | Cluster,
-    jobs: Any,
+    jobs: Traffic | pd.DataFrame | Iterable[TrainingJob],
     *,
     policy: str = "balanced",
     model: str = "fair_share",

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import scalemodel._core as _core
+from scalemodel.base.columns import numbers_of
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.routing.traffic import Traffic
 
 
 def schedules_of(traffic: Traffic, epochs: int, start_s: ArrayLike) -> list[_core.JobSchedule]:
     """What every job of the traffic repeats."""
-    starts = np.asarray(start_s, dtype=float)
+    starts = numbers_of("start_s", start_s)
     if starts.shape not in ((), (traffic.jobs,)):
         raise ScaleModelError(f"start_s: must be one number, or one per job ({traffic.jobs})")
     return [

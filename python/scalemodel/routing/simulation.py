@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.progress import Progress, watched
+from scalemodel.base.type_hints import fits, shown
 from scalemodel.base.words import named_arguments
 from scalemodel.routing.completion import CompletionTimes
 from scalemodel.routing.fabric import Fabric
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
     from scalemodel.resolve import Cluster
 
 FORECASTS = ("active", "announced", "admitted")
+
+
+def _change(given: tuple[float, Fabric]) -> tuple[float, _core.LinkGraph]:
+    """A change of the fabric as the engine takes it."""
+    known = isinstance(given, tuple | list) and len(given) == 2
+    if not known or not fits(given[0], float) or not isinstance(given[1], Fabric):
+        raise ScaleModelError(f"changes: {shown(given)} must be a time in seconds and a Fabric")
+    if not 0 <= given[0] < np.inf:
+        raise ScaleModelError(f"changes: {given[0]!r} must be at least 0 s and finite")
+    return float(given[0]), given[1].core
 
 
 @named_arguments
@@ -138,9 +149,7 @@ def simulate_network(
     if forecast not in FORECASTS:
         raise ScaleModelError(f"forecast={forecast!r}: must be one of {', '.join(FORECASTS)}")
     controller = _core.Controller(period_s=reoptimise_every_s, delay_s=delay_s, forecast=forecast)
-    later = [(float(time_s), after.core) for time_s, after in changes]
-    if any(not np.isfinite(time_s) or time_s < 0 for time_s, _ in later):
-        raise ScaleModelError("changes: times must be at least 0 and finite")
+    later = [_change(one) for one in changes]
     schedules = schedules_of(traffic, epochs, start_s)
     with watched(progress, epochs * len(schedules), " collectives") as tell:
         answer = _core.run_network(

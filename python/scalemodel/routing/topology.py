@@ -89,6 +89,8 @@ def design_topology(
     """
     import pandas as pd
 
+    if ports < 1:
+        raise ScaleModelError(f"ports={ports!r}: must be at least 1")
     if not strategies:
         raise ScaleModelError("strategies: at least one is needed")
     rows = []

@@ -11,6 +11,7 @@ import numpy as np
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.type_hints import shown
 from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.base.words import named_arguments
 from scalemodel.resolve import Cluster, Model
@@ -123,6 +124,10 @@ class Traffic:
         rows = []
         names, steps, compute = [], [], []
         for number, job in enumerate(jobs):
+            if not isinstance(job, Mapping):
+                raise ScaleModelError(
+                    f"jobs[{number}]={shown(job)}: must be a mapping of pattern, nics, size_bytes"
+                )
             unknown = set(job) - {"pattern", "nics", "size_bytes", "name", "compute_s", "shape"}
             missing = {"pattern", "nics", "size_bytes"} - set(job)
             if unknown or missing:

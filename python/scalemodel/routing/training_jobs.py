@@ -11,6 +11,7 @@ import numpy as np
 
 import scalemodel._core as _core
 from scalemodel import resolve
+from scalemodel.base.columns import random_of
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.estimator.evaluation import tables_for
@@ -91,7 +92,7 @@ class _Room:
     def __init__(self, nics: int, server: int, seed: int) -> None:
         self.free = np.ones(nics, dtype=bool)
         self.server = server
-        self.random = np.random.default_rng(seed)
+        self.random = random_of(seed)
 
     def take(self, placement: str | Sequence[int], ranks: int, name: str) -> np.ndarray:
         if isinstance(placement, str):

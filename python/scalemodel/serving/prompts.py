@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import scalemodel._core as _core
+from scalemodel.base.columns import random_of
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.serving.plan import ServingPlan
 from scalemodel.serving.schedule import PromptRequest, StepSchedule, replay_schedule
@@ -20,7 +21,7 @@ _QUANTILES = {"itl_median_s": 0.5, "itl_p90_s": 0.9, "itl_p99_s": 0.99}
 def _shares(count: int, replicas: int, balance: Balance, seed: int) -> list[npt.NDArray[np.int64]]:
     """Places of the requests of every replica that has any."""
     if balance == "random":
-        chosen = np.random.default_rng(seed).integers(replicas, size=count)
+        chosen = random_of(seed).integers(replicas, size=count)
     elif balance == "round_robin":
         chosen = np.arange(count) % replicas
     else:

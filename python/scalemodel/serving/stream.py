@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import scalemodel._core as _core
-from scalemodel.base.columns import same_columns
+from scalemodel.base.columns import numbers_of, random_of, same_columns
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.progress import Progress, watched
 from scalemodel.base.text import time_text
@@ -45,7 +45,7 @@ def poisson_arrivals(count: int, rate: float, seed: int) -> Column:
     >>> bool(180 < times[-1] < 220)
     True
     """
-    gaps = np.random.default_rng(seed).exponential(1 / rate, count)
+    gaps = random_of(seed).exponential(1 / rate, count)
     return np.asarray(np.cumsum(gaps), dtype=np.float64)
 
 
@@ -104,7 +104,7 @@ class RequestStream:
 
     def __post_init__(self) -> None:
         for name in ("arrival_s", "input_tokens", "output_tokens"):
-            column = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
+            column = numbers_of(name, getattr(self, name))
             if column.ndim != 1 or not column.size:
                 raise ScaleModelError(f"{name}: must be a column of at least one number")
             object.__setattr__(self, name, column)
@@ -180,7 +180,7 @@ def request_stream(
         raise ScaleModelError(f"requests={requests!r}: must be a whole number from 1 to 1e7")
     if not requests_per_s > 0:
         raise ScaleModelError(f"requests_per_s={requests_per_s!r}: must be above 0")
-    random = np.random.default_rng(seed)
+    random = random_of(seed)
     kind = "at_once" if np.isinf(requests_per_s) else arrivals
     times = _arrivals(kind, requests, requests_per_s, random)
     return RequestStream(times, *_drawn(task, lengths, requests, random))
@@ -459,7 +459,7 @@ def keep_running(
     before = slots * copies
     drawn = request_stream(task, requests=requests + 2 * before, lengths=lengths, seed=seed)
     prompts, answers = drawn.input_tokens.copy(), drawn.output_tokens.copy()
-    random = np.random.default_rng(seed)
+    random = random_of(seed)
     # Who is met running has a long answer rather than a short one, and is anywhere in it. As
     # Generator.choice draws them, whose one call cannot be interrupted.
     up_to = np.cumsum(answers)

@@ -50,6 +50,8 @@ class RecordedLayers(Group):
     @property
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
+        if not self.tokens > 0:
+            raise ScaleModelError(f"{self.name}: tokens={self.tokens}: must be above 0")
         rows = [
             (parameters, others, [self._operator(operator) for operator in operators])
             for parameters, others, operators in self.units

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import scalemodel._core as _core
+from scalemodel.base.columns import numbers_of, random_of
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import time_text
 from scalemodel.serving.schedule import PrefixHits
@@ -110,7 +111,7 @@ class Trace(RequestStream):
         if self.turn is None:
             object.__setattr__(self, "turn", turns_of(self.session))
         if self.tool_wait_s is not None:
-            waits = np.ascontiguousarray(self.tool_wait_s, dtype=np.float64)
+            waits = numbers_of("tool_wait_s", self.tool_wait_s)
             if waits.shape != (len(self),) or not (np.isfinite(waits) & (waits >= 0)).all():
                 raise ScaleModelError("tool_wait_s: must be seconds from 0, one of each request")
             object.__setattr__(self, "tool_wait_s", waits)
@@ -327,7 +328,7 @@ class Trace(RequestStream):
             raise ScaleModelError(f"rate={rate!r}: must be a number above 0")
         if rate * len(self) > _MOST_REQUESTS:
             raise ScaleModelError(f"rate={rate!r}: must give at most 1e9 requests")
-        random = np.random.default_rng(seed)
+        random = random_of(seed)
         copies = int(rate)
         parts = [np.arange(len(self))] * copies
         if rate > copies:

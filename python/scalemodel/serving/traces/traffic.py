@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scalemodel.base.columns import random_of
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import replacing
 from scalemodel.base.reading import read_json
@@ -121,7 +122,7 @@ class TrafficProfile:
         Trace(100 requests over 20.0 s, 5 a second, ...)
         """
         count, span = self._extent(requests, span_s, rate)
-        random = np.random.default_rng(seed)
+        random = random_of(seed)
         arrival = self._arrivals(count, span, random)
         starts = np.concatenate([[0], np.cumsum(self.turn_counts)])
         drawn = self._sessions(count, random)
