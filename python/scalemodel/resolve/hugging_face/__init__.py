@@ -53,6 +53,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "mixers": "",
     "feed_forwards": "",
     "attention_gate": "none",
+    "attention_experts": False,
     "shared_values": False,
     "expert_latent": 0,
     "zero_experts": 0,
@@ -75,6 +76,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "bidirectional": False,
     "head_transform": False,
     "kv_shared_layers": 0,
+    "encoder_moe_every": 0,
 }
 
 
@@ -130,6 +132,9 @@ def architecture_from_config(
         inner = outer.section(section or "text_config", inherit=("tie_word_embeddings",))
     else:
         inner = outer
+    if inner is not outer:  # what some files say of the language model once more, its section wins
+        for key in outer.raw.keys() & inner.raw.keys():
+            outer.value(key)
     text_type = inner.text("model_type", default="") if inner is not outer else model_type
     named = outer.items("architectures") or ()
     classes = [name for name in named if isinstance(name, str)]

@@ -337,6 +337,7 @@ _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "llava_next_video": towers.plain_tower,
     "llava_onevision": towers.plain_tower,
     "mistral_large4": _pixtral,
+    "mllama": towers.tiles,
     "paligemma": towers.one_matrix,
     "qianfan_ocr": _intern,
     "qwen2_5_omni": _qwen2_5,
@@ -420,7 +421,8 @@ def vision_from_config(config: Mapping[str, object]) -> tuple[Vision | None, lis
     if read is None:
         return None, ["vision_config"]
     tower = outer.section("vision_config")
-    if read.__module__ == towers.__name__ and not {"num_hidden_layers", "depth"} & set(tower.raw):
+    states = {"num_hidden_layers", "depth"} & set(tower.raw)
+    if read.__module__ == towers.__name__ and read is not towers.tiles and not states:
         return None, ["vision_config"]  # left to the defaults of its class
     vision = read(tower, outer)
     unknown = [key for key in tower.unknown() if key.rpartition(".")[2] not in _COSTLESS]
