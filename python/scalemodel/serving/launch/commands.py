@@ -44,13 +44,14 @@ def family_of(engine: str) -> str:
 #: encoder-decoder models on the PyTorch backend lists (docs/source/models/encoder-decoder.md).
 _ENCODED: Final[Mapping[str, tuple[str, ...]]] = {
     "vllm": ("whisper",),
-    "tensorrt_llm": ("bart", "mbart", "t5", "whisper"),
+    "sglang": ("mllama",),
+    "tensorrt_llm": ("bart", "mbart", "mllama", "t5", "whisper"),
 }
 
 
 def _check_encoder(plan: ServingPlan) -> None:
     """Refuse to start an encoder that the engine has no class of."""
-    if not plan.model.shape.encoder_layers:
+    if not plan.model.reads_source:
         return
     family = family_of(plan.engine)
     compiled = family == "tensorrt_llm" and tensorrt_llm.is_compiled(plan.engine)
@@ -68,8 +69,9 @@ def _check_encoder(plan: ServingPlan) -> None:
 #: have one are Nemotron-H, Granite 4, Qwen3-Next and Qwen3.5 (docs/source/models/
 #: supported-models.md).
 _LACKED: Final[Mapping[str, tuple[str, ...]]] = {
-    "vllm": ("rwkv7",),
-    "tensorrt_llm": ("convolution", "kimi_delta", "lightning", "mamba1", "rwkv7"),
+    "vllm": ("jet", "rg_lru", "rwkv7"),
+    "sglang": ("rg_lru",),
+    "tensorrt_llm": ("convolution", "jet", "kimi_delta", "lightning", "mamba1", "rg_lru", "rwkv7"),
 }
 
 
