@@ -2832,7 +2832,7 @@ class VisionShape:
     @property
     def channels(self) -> int:
         """
-        colours of a pixel
+        colours of a pixel; values of a frame of sound
         """
     @property
     def deepstack(self) -> int:

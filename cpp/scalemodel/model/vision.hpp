@@ -69,7 +69,7 @@ struct RecordOf<VisionShape> {
       field("mlp_bias", &T::mlp_bias, "bias in the feed-forward layer"),
       field("qk_norm", &T::qk_norm, "norm over each query and key head"),
       field("rotary", &T::rotary, "rotary positions"),
-      field("channels", &T::channels, 1, 1000, "colours of a pixel"),
+      field("channels", &T::channels, 1, 1e5, "colours of a pixel; values of a frame of sound"),
       field("patch", &T::patch, 1, 10'000, "pixels along one side of a patch"),
       field("temporal_patch", &T::temporal_patch, 1, 1000,
             "frames of a patch; a still image is repeated"),

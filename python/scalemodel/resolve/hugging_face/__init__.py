@@ -21,7 +21,7 @@ from scalemodel.resolve.hugging_face.decoders import (
 from scalemodel.resolve.hugging_face.families import FAMILIES, WRAPPERS
 from scalemodel.resolve.hugging_face.reading import Config, shown
 from scalemodel.resolve.hugging_face.steps import Architecture, check_experts, complete_heads
-from scalemodel.resolve.hugging_face.vision import vision_from_config
+from scalemodel.resolve.hugging_face.vision import SOUND, vision_from_config
 
 __all__ = ["architecture_from_config", "vision_from_config"]
 
@@ -127,6 +127,8 @@ def architecture_from_config(
     if thinker.raw:  # a model that also speaks: its language model stands a table deeper
         outer = thinker
     outer.value("vision_config"), outer.value("downsample_ratio")
+    if model_type in SOUND:  # its tower is what `vision_from_config` reads
+        outer.value("audio_config")
     section = next((key for key in _TEXT_SECTIONS if outer.value(key)[1] is not None), "")
     if model_type in WRAPPERS or section:
         inner = outer.section(section or "text_config", inherit=("tie_word_embeddings",))

@@ -125,6 +125,8 @@ def llama4(tower: Config, outer: Config) -> Vision:
     return _merged(read, merge, "pixel_shuffle_ratio")
 
 
+#: Positions of sound along a side of a token, as patches are counted: four of them in all.
+_MERGED: Final = 2
 #: What the class of a tower of tiles has where a file leaves it out (transformers,
 #: MllamaVisionConfig).
 _TILE_LAYERS: Final = (3, 7, 15, 23, 30)
@@ -163,6 +165,39 @@ def tiles(tower: Config, outer: Config) -> Vision:
         "final_norm": True,
         "feature_layers": features,
         "projector_bias": True,
+    }
+
+
+def sound(tower: Config, outer: Config) -> Vision:
+    """transformers: models/voxtral: the encoder of Whisper on windows of 30 seconds, each an image.
+
+    Four positions lie side by side before two matrices. The first of its two convolutions, 0.08 %
+    of it, is left out; keys are given the bias that queries and values have.
+    """
+    hidden = tower.count(count_at("hidden_size", "d_model"))
+    width = tower.count(count_at("intermediate_size", "encoder_ffn_dim"))
+    positions = tower.number("max_source_positions", default=1500, minimum=1)
+    assert hidden is not None
+    assert width is not None
+    if width != _MERGED * _MERGED * hidden or positions % (_MERGED * _MERGED):
+        raise malformed("intermediate_size", width, f"four positions of {hidden} side by side")
+    tower.value("num_mel_bins"), tower.value("num_key_value_heads")
+    return _PLAIN_BIASES | {
+        "layers": tower.count(layers_at("num_hidden_layers", "encoder_layers")),
+        "heads": tower.count(count_at("num_attention_heads", "encoder_attention_heads")),
+        "head_dim": tower.number("head_dim", default=0),
+        "hidden": hidden,
+        "ffn": width,
+        "patch": 1,
+        "channels": hidden,
+        "temporal_patch": 3,  # what the second convolution reads of the first
+        "norm": "layernorm",
+        "patch_bias": True,
+        "positions": positions,
+        "image_patches": positions,
+        "final_norm": True,
+        "merge": _MERGED,
+        "projector_inner": text_width(outer),
     }
 
 
