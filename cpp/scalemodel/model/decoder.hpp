@@ -157,9 +157,8 @@ struct RecordOf<DecoderShape> {
           "mixers", &T::mixers,
           "mixer of every layer, a letter each: F full attention, W window, "
           "I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, "
-          "P attention beside recurrent, Z recurrent behind a shared block, X attention to a "
-          "source "
-          "alone, - none"),
+          "P attention beside recurrent, Z recurrent behind a shared block, "
+          "X attention to a source alone, - none"),
       field("feed_forwards", &T::feed_forwards,
             "feed-forward block of every layer, a letter each: D dense, E experts, - none"),
       field("window_heads", &T::window_heads, 0, 1e6, "query heads of window layers; 0 = heads"),

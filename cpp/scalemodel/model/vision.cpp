@@ -147,8 +147,8 @@ VisionTower make_vision_tower(const VisionShape& shape, int hidden) {
 }
 
 Model with_vision(Model model, const VisionShape& shape) {
-  VisionTower& tower = model.reads_source() ? model.encoder : model.vision;
-  tower = make_vision_tower(shape, model.hidden);
+  const bool apart = model.reads_source() && !model.encoder.present();
+  (apart ? model.encoder : model.vision) = make_vision_tower(shape, model.hidden);
   return model;
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+from scalemodel.base.errors import ScaleModelError
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "chatglm3_6b": {
@@ -224,3 +225,8 @@ def test_a_window_by_turns_is_the_same_however_it_is_said() -> None:
     assert [read.core.layer_kind(i) for i in range(24)] == [0, 1] * 12
     assert read.core.kinds == known.core.kinds == 2
     assert read.shape.window == known.shape.window == 256
+    groups = {**CONFIGS["gpt_neo_1_3b"]}
+    del groups["attention_layers"]
+    assert sm.model(groups).shape == read.shape
+    with pytest.raises(ScaleModelError, match="attention_types"):
+        sm.model({**groups, "attention_types": [[["global", "local"], 3]]})

@@ -116,7 +116,8 @@ def _jet(config: Config, architecture: Architecture) -> bool:
     heads, head_dim = _needed(table, "num_heads"), _needed(table, "head_dim")
     values = int(head_dim * ratio + 1e-3)  # written to some places, as 2.6666666667
     reduction = table.number("dconv_generator_reduction", default=_JET_REDUCTION, minimum=1)
-    table.value("mode", "norm_eps"), table.value("norm_eps"), table.value("dconv_implementation")
+    for key in ("mode", "norm_eps", "dconv_implementation"):
+        table.value(key)
     architecture |= {
         "recurrence": "jet",
         "scan_heads": heads,

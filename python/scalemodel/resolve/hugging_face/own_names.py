@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from scalemodel.resolve.hugging_face.reading import Config, count_at, layers_at, rows_at
+from scalemodel.resolve.hugging_face.reading import (
+    Config,
+    count_at,
+    layers_at,
+    malformed,
+    rows_at,
+)
 from scalemodel.resolve.hugging_face.steps import Architecture
 
 
@@ -34,7 +40,7 @@ _LLADA = (
     "rope", "rope_full_precision", "scale_logits", "include_qkv_bias", "embedding_size",
 )
 _DREAM = ("mask_token_id",)
-_NEO = ("attention_types", "num_layers", "resid_dropout", "embed_dropout")
+_NEO = ("num_layers", "resid_dropout", "embed_dropout")
 # fmt: on
 
 
@@ -121,8 +127,7 @@ def gpt_neo(config: Config, architecture: Architecture) -> None:
     layers = config.count(layers_at("num_layers", "num_hidden_layers"))
     assert hidden is not None
     assert layers is not None
-    kinds = config.items("attention_layers") or ()
-    local = len(kinds) == layers and "local" in kinds
+    kinds = _kinds_of_attention(config, layers)
     architecture |= {
         "layers": layers,
         "hidden": hidden,
@@ -134,9 +139,27 @@ def gpt_neo(config: Config, architecture: Architecture) -> None:
         "out_bias": True,
         "mlp_bias": True,
     }
-    if local:
+    window = config.number("window_size", default=256, minimum=1)
+    if "local" in kinds:
         architecture["mixers"] = "".join("W" if kind == "local" else "F" for kind in kinds)
-        architecture["window"] = config.number("window_size", default=256, minimum=1)
+        architecture["window"] = window
+
+
+def _kinds_of_attention(config: Config, layers: int) -> list[object]:
+    """One of every layer, from a list of them or from groups and how often each comes."""
+    kinds = list(config.items("attention_layers") or ())
+    name, groups = config.value("attention_types")
+    if not kinds:
+        for group in groups if isinstance(groups, (list, tuple)) else ():
+            if not isinstance(group, (list, tuple)) or len(group) != 2:
+                raise malformed(name, groups, "pairs of kinds and how often they come")
+            turn, times = group
+            if not isinstance(turn, (list, tuple)) or not isinstance(times, int):
+                raise malformed(name, groups, "pairs of kinds and how often they come")
+            kinds += list(turn) * min(times, layers)
+    if kinds and len(kinds) != layers:
+        raise malformed(name, groups, f"kinds of {layers} layers")
+    return kinds
 
 
 def xglm(config: Config, architecture: Architecture) -> None:
