@@ -230,3 +230,17 @@ def test_a_window_by_turns_is_the_same_however_it_is_said() -> None:
     assert sm.model(groups).shape == read.shape
     with pytest.raises(ScaleModelError, match="attention_types"):
         sm.model({**groups, "attention_types": [[["global", "local"], 3]]})
+
+
+def test_a_tower_by_the_name_of_its_weights_is_left_out_and_said_so() -> None:
+    config = {
+        "model_type": "llava_llama",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "mm_vision_tower": "openai/clip-vit-large-patch14-336",
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "vocab_size": 32000,
+    }
+    with pytest.warns(UserWarning, match="left out: mm_vision_tower"):
+        assert sm.model(config).parameters == sm.model("llama2_7b").parameters
