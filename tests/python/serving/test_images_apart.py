@@ -108,3 +108,17 @@ def test_windows_of_sound_are_what_an_engine_is_told_of() -> None:
     task = sm.Inference(input_tokens=900, output_tokens=100, images=2)
     command = sm.serve("voxtral_mini_3b", "dgx_h100", task, replicas=1, concurrency=8).launch()
     assert """--limit-mm-per-prompt '{"audio": 2}'""" in command
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("jetmoe_8b", "of the jetmoe family"),
+        ("xlstm_7b", "of the xlstm family"),
+        ("recurrentgemma_2b", "with rg_lru mixers"),
+    ],
+)
+def test_kinds_that_no_engine_has_a_model_of_are_not_started(model: str, kind: str) -> None:
+    plan = sm.serve(model, "dgx_h100", TASK, replicas=1, engine="vllm_v1")
+    with pytest.raises(ScaleModelError, match=f"starts no model {kind}.*not known to lack"):
+        plan.launch()
