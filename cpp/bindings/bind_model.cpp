@@ -1,4 +1,5 @@
 #include <optional>
+#include <utility>
 
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
@@ -19,15 +20,16 @@ void bind_model(py::module_& m) {
   py::class_<Model>(m, "LayeredModel", "A model as layer groups.")
       .def(py::init([](const DecoderShape& shape, const std::optional<VisionShape>& vision) {
              Model model = make_decoder(shape);
-             if (vision) model.vision = make_vision_tower(*vision, model.hidden);
-             return model;
+             return vision ? with_vision(std::move(model), *vision) : model;
            }),
            py::arg("shape"), py::arg("vision") = std::nullopt)
       .def("with_scalar_head", &with_scalar_head, "One score in place of words, for rewards.")
       .def_property_readonly(
           "vision_parameters",
           [](const Model& model) {
-            return model.vision.present() ? model.vision.parameters() : 0.0;
+            const bool apart = model.reads_images_apart();
+            const VisionTower& tower = apart ? model.encoder : model.vision;
+            return tower.present() ? tower.parameters() : 0.0;
           },
           "Parameters of the vision tower and its projector.")
       .def(
@@ -37,6 +39,12 @@ void bind_model(py::module_& m) {
           },
           py::arg("height"), py::arg("width"),
           "Tokens of the decoder that an image of that many pixels becomes.")
+      .def_property_readonly("reads_source", &Model::reads_source,
+                             "Whether layers attend to a source: of an encoder, or an image.")
+      .def_property_readonly(
+          "source_positions", [](const Model& model) { return model.encoder.image_patches; },
+          "Positions of every source that layers attend to; 0: of its own length, or there is "
+          "none.")
       .def_property_readonly("parameters", &Model::parameters,
                              "Parameters of main stack and vision tower.")
       .def_property_readonly("active_parameters", &Model::active_parameters,

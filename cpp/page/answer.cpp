@@ -51,8 +51,7 @@ struct Place {
   }
   Model model() const {
     Model made = make_decoder(shape);
-    if (vision) made.vision = make_vision_tower(*vision, made.hidden);
-    return made;
+    return vision ? with_vision(std::move(made), *vision) : made;
   }
   bool operator==(const Place&) const = default;
 };

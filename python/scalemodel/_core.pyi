@@ -2346,7 +2346,7 @@ class DecoderShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, scan_full_decay: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, clamped_activation: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, ngram_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0, kv_shared_ffn: int = 0, shared_blocks: int = 0, shared_rank: int = 0, shared_attention_rank: int = 0, bidirectional: bool = False, head_transform: bool = False, encoder_layers: int = 0, encoder_positions: int = 0, encoder_channels: int = 0, encoder_stride: int = 1) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', attention_experts: bool = False, shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, scan_full_decay: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, clamped_activation: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, ngram_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0, kv_shared_ffn: int = 0, shared_blocks: int = 0, shared_rank: int = 0, shared_attention_rank: int = 0, bidirectional: bool = False, head_transform: bool = False, encoder_layers: int = 0, encoder_positions: int = 0, encoder_channels: int = 0, encoder_stride: int = 1, encoder_moe_every: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2359,6 +2359,11 @@ class DecoderShape:
     def to_dict(self) -> dict:
         """
         Field names and values.
+        """
+    @property
+    def attention_experts(self) -> bool:
+        """
+        experts project queries and the output of attention too
         """
     @property
     def attention_gate(self) -> str:
@@ -2409,6 +2414,11 @@ class DecoderShape:
     def encoder_layers(self) -> int:
         """
         layers of an encoder that every layer attends to; 0 = none
+        """
+    @property
+    def encoder_moe_every(self) -> int:
+        """
+        every n-th layer of an encoder has experts, as those of the decoder; 0 = none
         """
     @property
     def encoder_positions(self) -> int:
@@ -2553,7 +2563,7 @@ class DecoderShape:
     @property
     def mixers(self) -> str:
         """
-        mixer of every layer, a letter each: F full attention, W window, I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, P attention beside recurrent, Z recurrent behind a shared block, - none
+        mixer of every layer, a letter each: F full attention, W window, I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, P attention beside recurrent, Z recurrent behind a shared block, X attention to a source alone, - none
         """
     @property
     def mlp_bias(self) -> bool:
@@ -2805,7 +2815,7 @@ class VisionShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, layer_scale: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, patch_projector: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_gated: int = 0, projector_bias: bool = False, projector_norm: int = 0, downsamplings: int = 0, deepstack: int = 0) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, layer_scale: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, feature_layers: int = 1, patch_projector: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_gated: int = 0, projector_bias: bool = False, projector_norm: int = 0, downsamplings: int = 0, deepstack: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2822,7 +2832,7 @@ class VisionShape:
     @property
     def channels(self) -> int:
         """
-        colours of a pixel
+        colours of a pixel; values of a frame of sound
         """
     @property
     def deepstack(self) -> int:
@@ -2838,6 +2848,11 @@ class VisionShape:
     def entry_norm(self) -> bool:
         """
         norm behind the patch embedding
+        """
+    @property
+    def feature_layers(self) -> int:
+        """
+        layers whose outputs stand side by side in front of the projector
         """
     @property
     def ffn(self) -> int:
@@ -3034,6 +3049,16 @@ class LayeredModel:
     def parameters(self) -> float:
         """
         Parameters of main stack and vision tower.
+        """
+    @property
+    def reads_source(self) -> bool:
+        """
+        Whether layers attend to a source: of an encoder, or an image.
+        """
+    @property
+    def source_positions(self) -> int:
+        """
+        Positions of every source that layers attend to; 0: of its own length, or there is none.
         """
     @property
     def vision_parameters(self) -> float:

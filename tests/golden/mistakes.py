@@ -61,8 +61,8 @@ sm.model("Qwen/Qwen9-1T")
     model | Qwen/Qwen9-1T | models of the family qwen: qwen1_5 | pass its config.json
 sm.model("MiniMaxAI/MiniMax-M9")
     model | MiniMax-M9 | models of the family minimax: minimax_m1 | pass its config.json
-sm.model("NX-AI/xLSTM-9B")
-    model | xLSTM | families of the catalogue: | pass its config.json
+sm.model("adept/fuyu-9b")
+    model | fuyu | families of the catalogue: | pass its config.json
 sm.model("mistralai/Mistral-Large-4-Instruct")
     model | Mistral-Large-4 | family mistral: mistral_7b | pass its config.json
 sm.model("70b")

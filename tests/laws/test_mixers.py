@@ -44,6 +44,10 @@ KINDS: dict[str, dict[str, Any]] = {
                   "scan_value_dim": 128, "scan_chunk": 256},
     "convolution": {"recurrence": "convolution", "scan_heads": 2048, "scan_value_dim": 1,
                     "conv_width": 3},
+    "jet": {"recurrence": "jet", "scan_heads": 16, "scan_key_dim": 128, "scan_value_dim": 256,
+            "scan_chunk": 64, "conv_width": 4, "scan_rank": 512},
+    "rg_lru": {"recurrence": "rg_lru", "scan_heads": 16, "scan_key_dim": 1, "scan_value_dim": 128,
+               "conv_width": 4, "conv_bias": True},
 }  # fmt: skip
 HYBRID = {**DENSE, **MAMBA, "mixers": "RRRF"}
 
@@ -142,7 +146,7 @@ def test_heads_that_do_not_divide_are_a_verdict() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mixers": "RX"}, "must be letters of"),
+        ({"mixers": "RY"}, "must be letters of"),
         ({"mixers": "R" * 9}, "at most one of layers=8"),
         ({"recurrence": "none"}, "recurrence=none"),
         ({"scan_key_dim": 0}, "scan_key_dim=0"),

@@ -78,7 +78,8 @@ Calls context_calls(const LayerKind& kind, const LayerLayout& layout) {
   if (layout.cp == 1) return {};
   Calls calls;
   if (kind.recurrence.present()) {
-    const bool delta = kind.recurrence.kind == Recurrence::gated_delta;
+    const bool delta =
+        kind.recurrence.kind == Recurrence::gated_delta || kind.recurrence.kind == Recurrence::jet;
     calls.forward = calls.backward = delta ? kDeltaExchanges : kScanExchanges;
   }
   if (!kind.attention.present()) return calls;

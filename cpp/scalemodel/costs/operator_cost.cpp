@@ -93,9 +93,10 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   // GEMMs. Source: NVIDIA/TransformerEngine, pytorch/module/base.py, initialize_ub.
   const bool exchanged_in_pieces = !p.unit.routed() && op.cut != Cut::none;
   const double pieces = exchanged_in_pieces ? p.context.pieces : 1;
+  const double batch = shard.batch * std::max(1.0, op.owned);  // of parts that tokens choose from
   const LinearOptions options{
       p.context.frozen,
-      shard.batch,
+      batch,
       op.wide ? &p.context.timers.storage : &p.context.timers.linear,
       grouped,
       p.context.quantised || (grouped && conditions.stack.fused_experts),
@@ -105,9 +106,9 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
       pieces,
       op.cut == Cut::depth ? pieces : 1};
   if (op.is_gate_and_up() && conditions.stack.split_gate) {
-    add_split_gate(p, op, rows / shard.batch, options);
+    add_split_gate(p, op, rows / batch, options);
   } else {
-    p.builder.linear(op.name, rows / shard.batch, columns, depth, options);
+    p.builder.linear(op.name, rows / batch, columns, depth, options);
   }
   if (grouped) add_expert_bias(p, op, rows * columns);
   if (!grouped) add_bias_gradient(p, op, rows * columns);
@@ -219,7 +220,8 @@ void add_scan(const Pricing& p, const LayerOperator& op) {
   const double context = whole.keys / whole.queries;
   const ScanWork work{op.recurrence.sharded(p.shard.tp * context), whole.batch, whole.keys};
   p.builder.scan(scan_time(work, p.context.cluster.accelerator, p.element()));
-  const bool delta = work.shape.kind == Recurrence::gated_delta;
+  const bool delta =
+      work.shape.kind == Recurrence::gated_delta || work.shape.kind == Recurrence::jet;
   if (delta && p.conditions().stack.deterministic) {
     add_deterministic_scan(p, work.shape, work.tokens);
   }

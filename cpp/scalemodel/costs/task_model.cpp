@@ -17,9 +17,13 @@ namespace {
 Model with_source(Model model, const Task& task) {
   const int positions = model.encoder.image_patches;
   // Tables that are made anew of the model and the task of others count the source as an image.
-  const int read = model.vision.present() ? 1 : 0;
-  if (task.images > read)
-    malformed_task("images", task.images, "must be 0: the model reads sources");
+  const bool apart = model.reads_images_apart();
+  const int read = apart || model.vision.present() ? 1 : 0;
+  if (task.images > read) {
+    malformed_task("images", task.images,
+                   apart ? "must be at most 1: its layers attend to one image of every sequence"
+                         : "must be 0: the model reads sources");
+  }
   if (positions > 0 && task.source_tokens > 0 && task.source_tokens != positions) {
     malformed_task("source_tokens", task.source_tokens,
                    "must be " + std::to_string(positions) + ", as every source of the model has");
@@ -49,6 +53,7 @@ Model with_source(Model model, const Task& task) {
 
 Model for_task(Model model, const Task& task) {
   if (model.encoder.present()) return with_source(std::move(model), task);
+  if (model.reads_source()) throw MalformedQuestion(kNoSource);
   if (task.source_tokens > 0) {
     malformed_task("source_tokens", task.source_tokens, "must be 0: the model has no encoder");
   }

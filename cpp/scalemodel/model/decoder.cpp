@@ -16,7 +16,7 @@ namespace {
   throw MalformedQuestion(std::string(field) + "=" + std::to_string(value) + ": " + legal);
 }
 
-constexpr std::string_view kMixers = "FWISCHRPZ-", kFeedForwards = "DE-";
+constexpr std::string_view kMixers = "FWISCHRPZX-", kFeedForwards = "DE-";
 
 [[noreturn]] void malformed_pattern(const char* field, const std::string& pattern,
                                     const std::string& legal) {
@@ -85,6 +85,13 @@ void check_patterns(const DecoderShape& shape) {
   need(has(shape.mixers, "H"), "far_ratio", shape.far_ratio, "mixers H");
   need(has(shape.mixers, "Z"), "shared_blocks", shape.shared_blocks, "mixers Z");
   need(shape.output_groups > 0, "output_rank", shape.output_rank, "output_groups");
+  need(shape.attention_experts, "experts", shape.experts, "attention_experts");
+  need(shape.encoder_moe_every > 0, "experts", shape.experts, "encoder_moe_every");
+  if (shape.attention_experts && shape.heads % shape.experts_per_token != 0) {
+    malformed("heads", shape.heads,
+              "must be a multiple of experts_per_token=" + std::to_string(shape.experts_per_token) +
+                  " with attention_experts");
+  }
   need(has(shape.feed_forwards, "E"), "experts", shape.experts, "feed_forwards E");
   const int window_heads = shape.window_heads > 0 ? shape.window_heads : shape.heads;
   const int window_kv = shape.window_kv_heads > 0 ? shape.window_kv_heads : shape.kv_heads;
@@ -197,6 +204,15 @@ double ngram_parameters(const DecoderShape& shape) {
 }
 
 }  // namespace
+
+bool Model::reads_source() const {
+  return std::ranges::any_of(kinds, [](const LayerKind& kind) {
+    return std::ranges::any_of(kind.units, [](const Unit& unit) {
+      return std::ranges::any_of(unit.operators,
+                                 [](const LayerOperator& op) { return op.of_source; });
+    });
+  });
+}
 
 bool Model::generates() const {
   const auto sees_all = [](const LayerOperator& op) {

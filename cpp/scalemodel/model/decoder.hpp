@@ -58,9 +58,9 @@ struct DecoderShape {
   /// One letter per layer, repeated to the number of layers. Mixers: F full attention, W with its
   /// window, I over keys that an indexer of the layer selects, S over those of the layer before, C
   /// over selected and H over all compressed keys beside the window, R recurrent, P attention and
-  /// recurrent side by side, Z recurrent behind a block that layers share, - none. Feed-forward
-  /// blocks: D dense, E experts, - none. Empty: by `window` and `full_attention_every`, by
-  /// `first_dense_layers` and `moe_every`.
+  /// recurrent side by side, Z recurrent behind a block that layers share, X attention to a source
+  /// alone, - none. Feed-forward blocks: D dense, E experts, - none. Empty: by `window` and
+  /// `full_attention_every`, by `first_dense_layers` and `moe_every`.
   std::string mixers, feed_forwards;
   Position position = Position::rope;
   int positions = 0;  ///< rows of a learned position table
@@ -75,6 +75,9 @@ struct DecoderShape {
   /// Heads of layers with a window, where they differ; 0: as in the others.
   int window_heads = 0, window_kv_heads = 0, window_head_dim = 0, window_v_head_dim = 0;
   OutputGate attention_gate = OutputGate::none;
+  /// Layers with experts choose projections of queries and of the output for every token too, from
+  /// as many and as many of them; `heads` are those of a token.
+  bool attention_experts = false;
   bool shared_values = false;  ///< without a window keys serve as values
   int index_heads = 0, index_dim = 0, index_topk = 0;
   int near_ratio = 0, far_ratio = 0;       ///< tokens of a compressed key: of layers C and H
@@ -111,6 +114,8 @@ struct DecoderShape {
   int encoder_layers = 0;
   int encoder_positions = 0;  ///< of every source, with a table for them; 0: its own length
   int encoder_channels = 0, encoder_stride = 1;
+  /// Every n-th of its layers has the experts that those of the decoder have; 0: none has.
+  int encoder_moe_every = 0;
 
   bool operator==(const DecoderShape&) const = default;
 };
@@ -152,7 +157,8 @@ struct RecordOf<DecoderShape> {
           "mixers", &T::mixers,
           "mixer of every layer, a letter each: F full attention, W window, "
           "I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, "
-          "P attention beside recurrent, Z recurrent behind a shared block, - none"),
+          "P attention beside recurrent, Z recurrent behind a shared block, "
+          "X attention to a source alone, - none"),
       field("feed_forwards", &T::feed_forwards,
             "feed-forward block of every layer, a letter each: D dense, E experts, - none"),
       field("window_heads", &T::window_heads, 0, 1e6, "query heads of window layers; 0 = heads"),
@@ -163,6 +169,8 @@ struct RecordOf<DecoderShape> {
       field("window_v_head_dim", &T::window_v_head_dim, 0, 1e6,
             "value size of window layers; 0 = v_head_dim"),
       field("attention_gate", &T::attention_gate, "gate on the output of attention"),
+      field("attention_experts", &T::attention_experts,
+            "experts project queries and the output of attention too"),
       field("shared_values", &T::shared_values, "keys serve as values in layers without a window"),
       field("index_heads", &T::index_heads, 0, 1e6, "heads of the indexer that selects keys"),
       field("index_dim", &T::index_dim, 0, 1e6, "size of an indexer's head"),
@@ -235,7 +243,9 @@ struct RecordOf<DecoderShape> {
             "positions of every source; 0 = its own length"),
       field("encoder_channels", &T::encoder_channels, 0, 1e6,
             "values of a frame that an encoder reads; 0 = source tokens"),
-      field("encoder_stride", &T::encoder_stride, 1, 1000, "frames of an encoder's position")};
+      field("encoder_stride", &T::encoder_stride, 1, 1000, "frames of an encoder's position"),
+      field("encoder_moe_every", &T::encoder_moe_every, 0, 10'000,
+            "every n-th layer of an encoder has experts, as those of the decoder; 0 = none")};
 };
 
 }  // namespace scalemodel

@@ -35,6 +35,10 @@ AttentionShape attention_shape(const DecoderShape& s, char mixer) {
     a.index_heads = s.index_heads;
     a.index_dim = s.index_dim;
   }
+  if (mixer == 'X') {
+    a.of_source = true;
+    a.rotary = false;
+  }
   if (mixer == 'C' || mixer == 'H') {
     a.window = s.window;
     a.ratio = mixer == 'C' ? s.near_ratio : s.far_ratio;
@@ -120,7 +124,7 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   layer.snapshots = mean_snapshots(s);
   layer.layer_embedding = s.layer_embedding;
   layer.residual_rank = s.residual_rank;
-  layer.source_width = s.encoder_layers > 0 ? s.hidden : 0;
+  layer.source_width = s.encoder_layers > 0 || mixer == 'X' ? s.hidden : 0;
   FeedForwardShape& ff = layer.feed_forward;
   ff.gated = s.gated;
   if (feed_forward == '-') return layer;
@@ -133,6 +137,7 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   ff.shared_width = s.shared_experts * s.shared_ffn;
   ff.latent = s.expert_latent;
   ff.zero_experts = s.zero_experts;
+  layer.attention_experts = s.attention_experts;
   return layer;
 }
 

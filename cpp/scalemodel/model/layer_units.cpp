@@ -75,6 +75,33 @@ void add_latent_projections(Unit& unit, const LayerShape& layer) {
   unit.operators.push_back(norms);
 }
 
+/// What a router in front of a block scores, for every token.
+void add_scores(Unit& unit, double experts, double hidden, bool biased) {
+  LayerOperator router = gemm("router", experts, hidden, Cut::none);
+  router.routes = true;
+  router.bias = biased ? experts : 0;
+  unit.operators.push_back(router);
+}
+
+/// How many times the weights that a token meets the layer has (Zhang et al., mixtures of attention
+/// heads, arXiv 2210.05144).
+double attention_parts(const LayerShape& layer) {
+  const FeedForwardShape& ff = layer.feed_forward;
+  return layer.attention_experts ? 1.0 * ff.experts / ff.experts_per_token : 1.0;
+}
+
+/// Queries of the heads that a router chooses, and keys and values that all heads share in groups.
+void add_chosen_projections(Unit& unit, const LayerShape& layer) {
+  const AttentionShape& a = layer.attention;
+  const double h = layer.hidden;
+  const double k = 1.0 * a.kv_heads * a.head_dim, v = 1.0 * a.kv_heads * a.v_head_dim;
+  LayerOperator& kv = project(unit, "kv", k + v, h, Cut::columns);
+  kv.parts = {{k + v, a.kv_heads}};
+  kv.bias = layer.qkv_bias ? k + v : 0;
+  add_scores(unit, layer.feed_forward.experts, h, false);
+  project(unit, "q", 1.0 * a.heads * a.head_dim, h, Cut::columns).owned = attention_parts(layer);
+}
+
 /// Queries, keys and values of every head in one GEMM, as far as the layer has its own.
 void add_head_projections(Unit& unit, const LayerShape& layer) {
   const AttentionShape& a = layer.attention;
@@ -165,10 +192,7 @@ void add_compressor(Unit& unit, const LayerShape& layer) {
 /// What a block of experts adds for every token: the router, in front of everything.
 void add_router(Unit& unit, const LayerShape& layer) {
   const double experts = layer.feed_forward.experts + layer.feed_forward.zero_experts;
-  LayerOperator router = gemm("router", experts, layer.hidden, Cut::none);
-  router.routes = true;
-  router.bias = layer.router_bias ? experts : 0;
-  unit.operators.push_back(router);
+  add_scores(unit, experts, layer.hidden, layer.router_bias);
 }
 
 /// Two or three matrices with an activation between them, from `h` values to as many.
@@ -178,11 +202,13 @@ void add_mlp(Unit& unit, const LayerShape& layer, double h, int width, bool bias
   LayerOperator up = gemm("mlp_up", ff.gated ? 2 * w : w, h, Cut::columns);
   if (ff.gated) up.parts = {{w, 0}, {w, 0}};
   up.bias = biased ? up.columns : 0;
+  up.owned = layer.feed_forward_parts;
   LayerOperator activation = passing(OperatorKind::activation, "activation", w, Cut::columns);
   activation.gated = ff.gated;
   activation.clamped = layer.clamped_activation;
   LayerOperator down = gemm("mlp_down", h, w, Cut::depth);
   down.bias = biased ? h : 0;
+  down.owned = layer.feed_forward_parts;
   unit.operators.push_back(std::move(up));
   unit.operators.push_back(std::move(activation));
   unit.operators.push_back(std::move(down));
@@ -196,6 +222,9 @@ void project_latent(Unit& unit, std::string_view name, double columns, double de
 
 Unit dense_unit(const LayerShape& layer, int width, bool biased, int norms) {
   Unit unit = begun_block("feed_forward", layer, norms);
+  if (layer.feed_forward_scores > 0) {
+    add_scores(unit, layer.feed_forward_scores, layer.hidden, layer.router_bias);
+  }
   add_mlp(unit, layer, layer.hidden, width, biased);
   if (layer.layer_embedding > 0) {
     // What the layer looks up, gated by the stream and added to it.
@@ -310,7 +339,8 @@ void add_attention_output(Unit& unit, const LayerShape& layer) {
   LayerOperator& out = project(unit, "attention_out", h, depth, Cut::depth);
   out.reads_attention = a.output_groups == 0;
   out.attention = a;
-  out.bias = layer.out_bias ? h : 0;
+  out.owned = attention_parts(layer);
+  out.bias = layer.out_bias ? h / out.owned : 0;
 }
 
 }  // namespace
@@ -322,6 +352,8 @@ Unit attention_unit(const LayerShape& layer) {
   unit.mixes = true;
   if (a.latent()) {
     add_latent_projections(unit, layer);
+  } else if (layer.attention_experts) {
+    add_chosen_projections(unit, layer);
   } else {
     add_head_projections(unit, layer);
   }
@@ -353,14 +385,23 @@ Unit cross_attention_unit(const LayerShape& layer, double tokens, double rows) {
   const AttentionShape& a = layer.attention;
   const double h = layer.hidden, width = 1.0 * a.heads * a.head_dim;
   const double each = rows > 0 ? rows : 1;
+  // In the place of attention to its own tokens, a layer has heads in groups and norms of queries
+  // and keys as that would (transformers, models/mllama: MllamaTextCrossAttention).
+  const int kv_heads = a.of_source ? a.kv_heads : a.heads;
+  const double keys = 1.0 * kv_heads * a.head_dim, norm = a.of_source ? a.head_dim : 0;
   Unit unit = begun_block("cross_attention", layer, layer.norms > 0 ? 1 : 0);
-  project(unit, "cross_q", width, h, Cut::columns).bias = layer.qkv_bias ? width : 0;
-  LayerOperator& kv = project(unit, "cross_kv", 2 * width, layer.source_width, Cut::columns);
+  project(unit, "cross_q", width, h, Cut::columns).bias = (layer.qkv_bias ? width : 0) + norm;
+  LayerOperator& kv = project(unit, "cross_kv", 2 * keys, layer.source_width, Cut::columns);
+  if (kv_heads < a.heads) kv.parts = {{2 * keys, kv_heads}};
   kv.rows = each;
-  kv.bias = layer.qkv_bias ? 2 * width : 0;
+  kv.bias = (layer.qkv_bias ? 2 * keys : 0) + norm;
   kv.of_source = true;
+  if (a.of_source) {
+    unit.operators.push_back(passing(OperatorKind::head_norm, "q_norm", width, Cut::columns));
+  }
   LayerOperator core = passing(OperatorKind::attention, "cross_attention", 0, Cut::columns);
-  core.attention.heads = core.attention.kv_heads = a.heads;
+  core.attention.heads = a.heads;
+  core.attention.kv_heads = kv_heads;
   core.attention.head_dim = core.attention.v_head_dim = a.head_dim;
   core.causal = false;
   core.other_keys = tokens;
@@ -401,7 +442,7 @@ std::vector<Unit> layer_units(const LayerShape& layer) {
   if (layer.shared_owned > 0) return shared_block_units(layer);
   std::vector<Unit> units;
   const bool attends = layer.attention.present();
-  if (attends) units.push_back(attention_unit(layer));
+  if (attends && !layer.attention.of_source) units.push_back(attention_unit(layer));
   if (layer.recurrence.present()) units.push_back(recurrent_unit(layer, attends));
   if (attends && layer.source_width > 0) units.push_back(cross_attention_unit(layer, 0, 0));
   if (layer.feed_forward.present()) {
@@ -421,6 +462,9 @@ LayerKind layer_kind(const LayerShape& layer) {
     for (const LayerOperator& op : unit.operators) {
       if (op.kind == OperatorKind::norm) {
         kind.norm_parameters += op.parameters();
+      } else if (op.owned > 1) {
+        kind.choice_parameters += op.parameters();
+        kind.chosen_parameters += op.parameters() / op.owned;
       } else if (unit.mixes) {
         kind.attention_parameters += op.parameters();
       } else if (unit.on_copies(op)) {

@@ -25,7 +25,11 @@ struct LayerShape {
   bool attention_sinks = false;                ///< one learned logit per head
   bool mlp_bias = false, shared_bias = false, expert_bias = false, router_bias = false;
   bool shared_expert_gate = false, clamped_activation = false;
+  /// Of a block without experts of its own: how many times its weights it has for tokens to choose
+  /// from, and what a router scores for each; on average over layers that differ.
+  double feed_forward_parts = 1, feed_forward_scores = 0;
   OutputGate attention_gate = OutputGate::none;
+  bool attention_experts = false;  ///< project queries and the output too
   bool scan_norm = false, scan_bias = false, conv_bias = false, scan_full_decay = false;
   int streams = 1;          ///< residual streams that a block mixes
   double snapshots = 0;     ///< of the stream that a block mixes in, on average

@@ -41,9 +41,12 @@ struct LayerKind {
   double dense_parameters = 0;      ///< feed-forward outside routed experts: MLP, shared, router
   double norm_parameters = 0;       ///< of the residual stream
   double expert_parameters = 0;     ///< all routed experts
+  /// Parts that tokens choose from and that all ranks hold alike: all of them, those of a token.
+  double choice_parameters = 0, chosen_parameters = 0;
 
   double parameters() const {
-    return attention_parameters + dense_parameters + norm_parameters + expert_parameters;
+    return attention_parameters + dense_parameters + norm_parameters + expert_parameters +
+           choice_parameters;
   }
   /// Parameters that one token meets.
   double active_parameters() const {
@@ -51,7 +54,8 @@ struct LayerKind {
         feed_forward.routed()
             ? static_cast<double>(feed_forward.experts_per_token) / feed_forward.experts
             : 0;
-    return parameters() - expert_parameters + share * expert_parameters;
+    return parameters() - expert_parameters + share * expert_parameters - choice_parameters +
+           chosen_parameters;
   }
 };
 
@@ -84,6 +88,10 @@ struct VisionTower {
   Flop forward_flop(double patches) const;  ///< of one image
 };
 
+/// What is said of a model without anything that makes what its layers attend to.
+inline constexpr const char* kNoSource =
+    "mixers: layers X attend to a source; the model must have an encoder or a vision tower";
+
 struct Model {
   int hidden = 0, vocab = 0;
   int streams = 1;  ///< residual streams of `hidden` values
@@ -107,6 +115,10 @@ struct Model {
   }
   /// What encodes before the decoder runs, if anything does.
   const VisionTower& tower() const { return encoder.present() ? encoder : vision; }
+  /// Some of its layers attend to a source.
+  bool reads_source() const;
+  /// What it attends to are images, each a source.
+  bool reads_images_apart() const { return encoder.present() && encoder.patch > 1; }
   /// Its tokens see none behind them: what it answers comes token by token.
   bool generates() const;
   /// Published convention: main stack and vision tower, multi-token-prediction modules left out.

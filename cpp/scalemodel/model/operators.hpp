@@ -28,6 +28,7 @@ struct AttentionShape {
   int output_groups = 0, output_rank = 0;
   bool shared_values = false;  ///< keys serve as values
   bool reuses_keys = false;    ///< keys and values are those of an earlier layer
+  bool of_source = false;      ///< and there are no others than those of a source
   /// The indexer of a layer that has one of its own.
   int index_heads = 0, index_dim = 0;
 
@@ -119,7 +120,8 @@ struct LayerOperator {
   bool absorbed = false;
   std::vector<ColumnPart> parts;  ///< empty: one matrix
   double bias = 0;                ///< parameters beside the weight
-  /// Share of its parameters that are its own: below 1 where layers use the same ones in turn.
+  /// Share of its parameters that are its own: below 1 where layers use the same ones in turn,
+  /// above it where tokens choose among that many parts.
   double owned = 1;
   bool vocabulary = false;  ///< columns are words, which a stack may pad
   AttentionShape attention;

@@ -76,6 +76,36 @@ void list_gated_delta(const Listing& l) {
   l.pass("gated_norm", l.inner, 3, l.shape.value_dim);
 }
 
+/// Gu et al., arXiv 2508.15884, section 2.3: a gated delta rule whose values alone are convolved,
+/// with weights that a low rank makes of every token (NVlabs/Jet-Nemotron, modeling/hf/jet_block.py
+/// and dynamic_conv.py).
+void list_jet(const Listing& l) {
+  const double width = l.shape.conv_width;
+  LayerOperator& in = project(l.unit, "mixer_in", l.shape.projected(), l.hidden, Cut::columns);
+  in.parts = {{2 * l.keys, l.shape.groups}, {2 * l.inner + 2 * l.heads, 0}};
+  l.add_narrow("weights_down", l.shape.rank);
+  LayerOperator& up = project(l.unit, "weights_up", width * l.inner, l.shape.rank, Cut::columns);
+  up.bias = up.columns;
+  l.pass("dynamic_weights", l.inner, width, 0);
+  LayerOperator conv = passing(OperatorKind::convolution, "convolution", l.inner, Cut::columns);
+  conv.depth = width;
+  l.unit.operators.push_back(conv);
+  l.scan(2 * l.heads);
+  l.pass("gated_norm", l.inner, 3, l.shape.value_dim);
+}
+
+/// De et al., arXiv 2402.19427, sections 2.3 and 2.4: two branches; of one a convolution and a
+/// recurrence whose two gates are block-diagonal products of what is convolved, a block a head.
+void list_rg_lru(const Listing& l) {
+  LayerOperator& in = project(l.unit, "mixer_in", 2 * l.inner, l.hidden, Cut::columns);
+  in.bias = l.layer.scan_bias ? in.columns : 0;
+  l.convolve();
+  LayerOperator& gates = project(l.unit, "gates", 2 * l.inner, l.shape.value_dim, Cut::columns);
+  gates.bias = gates.columns;
+  l.scan(l.inner);
+  l.pass("gate", l.inner, 3, 0);
+}
+
 /// Kimi Team, arXiv 2510.26692: a decay per channel of the keys and a gate, each from a low rank or
 /// in full.
 void list_kimi_delta(const Listing& l) {
@@ -155,6 +185,12 @@ void list_mixer(const Listing& l) {
       break;
     case Recurrence::rwkv7:
       list_rwkv7(l);
+      break;
+    case Recurrence::jet:
+      list_jet(l);
+      break;
+    case Recurrence::rg_lru:
+      list_rg_lru(l);
       break;
   }
 }

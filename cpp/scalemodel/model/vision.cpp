@@ -50,7 +50,7 @@ double VisionTower::patches(int height, int width) const {
 double VisionTower::parameters() const { return other_parameters + layers * block.parameters(); }
 
 Flop VisionTower::forward_flop(double patches) const {
-  const double weights = block.parameters() - block.norm_parameters;
+  const double weights = block.active_parameters() - block.norm_parameters;
   const auto attention = [&](double length) {
     Flop sum;
     for (const Unit& unit : block.units) {
@@ -105,7 +105,7 @@ VisionTower make_vision_tower(const VisionShape& shape, int hidden) {
   if (shape.layer_scale) others += 2 * h * shape.layers;
   const double pixels = 1.0 * shape.channels * shape.temporal_patch * shape.patch * shape.patch;
   tower.products.push_back({"patch_embedding", h, pixels, 1, true});
-  double patch_width = h;
+  double patch_width = h * shape.feature_layers;
   for (int matrix = 0; shape.patch_projector > 0 && matrix < 2; ++matrix) {
     tower.products.push_back({"projector", 1.0 * shape.patch_projector, patch_width, 1, true});
     if (shape.projector_bias) others += shape.patch_projector;
@@ -144,6 +144,12 @@ VisionTower make_vision_tower(const VisionShape& shape, int hidden) {
     others += product.copies * product.columns * product.depth;
   }
   return tower;
+}
+
+Model with_vision(Model model, const VisionShape& shape) {
+  const bool apart = model.reads_source() && !model.encoder.present();
+  (apart ? model.encoder : model.vision) = make_vision_tower(shape, model.hidden);
+  return model;
 }
 
 }  // namespace scalemodel

@@ -28,6 +28,8 @@ struct VisionShape {
   int merge = 1;             ///< patches along one side of a token of the decoder
   bool pooled = false;       ///< they are averaged; otherwise laid side by side
   int image_patches = 0;
+  /// Layers whose outputs stand side by side in front of the projector: the last, and inner ones.
+  int feature_layers = 1;
   int patch_projector = 0;  ///< width of two matrices that every patch passes before it is merged
   int projector_inner = 0, projector_second = 0;
   bool projector_bias = false;
@@ -42,6 +44,10 @@ struct VisionShape {
 /// Layers, products and parameter counts of a tower whose tokens are `hidden` wide in the decoder.
 /// Throws MalformedQuestion for a shape no tower can have, naming the field.
 VisionTower make_vision_tower(const VisionShape& shape, int hidden);
+
+/// A decoder with a tower: its tokens are among those of the sequence, or the source that layers
+/// attend to.
+Model with_vision(Model model, const VisionShape& shape);
 
 template <>
 struct RecordOf<VisionShape> {
@@ -63,7 +69,7 @@ struct RecordOf<VisionShape> {
       field("mlp_bias", &T::mlp_bias, "bias in the feed-forward layer"),
       field("qk_norm", &T::qk_norm, "norm over each query and key head"),
       field("rotary", &T::rotary, "rotary positions"),
-      field("channels", &T::channels, 1, 1000, "colours of a pixel"),
+      field("channels", &T::channels, 1, 1e5, "colours of a pixel; values of a frame of sound"),
       field("patch", &T::patch, 1, 10'000, "pixels along one side of a patch"),
       field("temporal_patch", &T::temporal_patch, 1, 1000,
             "frames of a patch; a still image is repeated"),
@@ -78,6 +84,8 @@ struct RecordOf<VisionShape> {
       field("pooled", &T::pooled, "patches of a token are averaged, not laid side by side"),
       field("image_patches", &T::image_patches, 0, 1e8,
             "patches of every image; 0 = by its size in pixels"),
+      field("feature_layers", &T::feature_layers, 1, 1000,
+            "layers whose outputs stand side by side in front of the projector"),
       field("patch_projector", &T::patch_projector, 0, kMany,
             "width of two matrices on every patch before patches are merged; 0 = there are none"),
       field("projector_inner", &T::projector_inner, 0, kMany,

@@ -34,6 +34,8 @@ double RecurrentShape::conv_channels() const {
       return 0;
     case Recurrence::mamba1:
     case Recurrence::convolution:
+    case Recurrence::jet:
+    case Recurrence::rg_lru:
       return inner();
     case Recurrence::mamba2:
     case Recurrence::gated_delta:
@@ -49,10 +51,12 @@ double RecurrentShape::projected() const {
     case Recurrence::none:
       return 0;
     case Recurrence::mamba1:
+    case Recurrence::rg_lru:
       return 2 * d;
     case Recurrence::mamba2:
       return 2 * d + 2 * k + heads;
     case Recurrence::gated_delta:
+    case Recurrence::jet:
       return 2 * d + 2 * k + 2.0 * heads;
     case Recurrence::kimi_delta:
       return 2 * d + 3 * k + heads;  // the decay has a value per channel of the keys
@@ -77,6 +81,12 @@ double RecurrentShape::saved_values() const {
       return projected() + d;
     case Recurrence::gated_delta:  // before and after the convolution, inverses of the chunks
       return 2 * c + 2 * d + static_cast<double>(heads) * chunk + 2.0 * heads;
+    case Recurrence::jet:  // before and after the activation of queries and keys too; weights of
+                           // the convolution, and what they are made of
+      return 4 * d + 4 * k + static_cast<double>(heads) * chunk + 2.0 * heads + d * conv_width +
+             2.0 * rank;
+    case Recurrence::rg_lru:  // both inputs, what is convolved, both gates, the states
+      return 6 * d;
     case Recurrence::kimi_delta:
       return 2 * c + 2 * d + k + 2.0 * heads * chunk + heads;
     case Recurrence::lightning:
@@ -108,12 +118,16 @@ Flop scan_flop(const ScanWork& work) noexcept {
     case Recurrence::mamba1:
       each = 9 * s.inner() * n;
       break;
+    case Recurrence::rg_lru:
+      each = 10 * s.inner() * n;
+      break;
     case Recurrence::mamba2:
       each = h * (4 * n * p + 2 * q * p) + 2 * q * s.keys();
       break;
     case Recurrence::gated_delta:
     case Recurrence::kimi_delta:
     case Recurrence::rwkv7:
+    case Recurrence::jet:
       each = h * (6 * n * p + q * (6 * n + 4 * p) + q * q);
       break;
     case Recurrence::lightning:
@@ -130,6 +144,7 @@ namespace {
 double wide_values(const RecurrentShape& s) {
   switch (s.kind) {
     case Recurrence::gated_delta:
+    case Recurrence::jet:
       return 2.0 * s.heads;
     case Recurrence::kimi_delta:
       return 2.0 * s.heads + s.keys();
@@ -140,6 +155,7 @@ double wide_values(const RecurrentShape& s) {
     case Recurrence::mamba2:
     case Recurrence::lightning:
     case Recurrence::convolution:
+    case Recurrence::rg_lru:
       break;
   }
   return 0;
@@ -159,7 +175,10 @@ double narrow_values(const RecurrentShape& s) {
     case Recurrence::gated_delta:
     case Recurrence::kimi_delta:
     case Recurrence::lightning:
+    case Recurrence::jet:
       return 2 * d + 2 * k;
+    case Recurrence::rg_lru:  // what is convolved, and both gates
+      return 3 * d + d;
     case Recurrence::rwkv7:  // with the rate of every channel
       return 2 * d + 3 * k;
   }
@@ -181,7 +200,7 @@ double chain_of(const ScanWork& work) {
 Bytes scan_bytes(const ScanWork& work, double element) noexcept {
   const RecurrentShape& s = work.shape;
   const bool delta = s.kind == Recurrence::gated_delta || s.kind == Recurrence::kimi_delta ||
-                     s.kind == Recurrence::rwkv7;
+                     s.kind == Recurrence::rwkv7 || s.kind == Recurrence::jet;
   const double states = work.batch * chain_of(work) * s.state_values() * kStateBytes;
   return Bytes{work.batch * work.tokens * token_bytes(s, element) + (delta ? 1 : 2) * states};
 }
@@ -216,8 +235,9 @@ ScanTime scan_time(const ScanWork& work, const Accelerator& accelerator, double 
     return {gates, 2 * gates};
   }
   // Element by element on the ordinary units; in chunks on those for matrices.
+  const bool by_element = s.kind == Recurrence::mamba1 || s.kind == Recurrence::rg_lru;
   const FlopPerSecond peak =
-      s.kind == Recurrence::mamba1 ? accelerator.single_precision_peak() : accelerator.dense_rate();
+      by_element ? accelerator.single_precision_peak() : accelerator.dense_rate();
   WorkKernel kernel;
   kernel.launch = kernels.launch;
   kernel.step = kernels.step;

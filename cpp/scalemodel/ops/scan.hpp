@@ -16,7 +16,9 @@ namespace scalemodel {
 /// 2405.21060); `gated_delta`: a delta rule with one decay per head (arXiv 2412.06464);
 /// `kimi_delta`: with one per channel (arXiv 2510.26692); `lightning`: linear attention with a
 /// fixed decay (arXiv 2401.04658); `convolution`: gated convolutions, whose state is their window;
-/// `rwkv7`: a delta rule with decays and rates per channel (arXiv 2503.14456).
+/// `rwkv7`: a delta rule with decays and rates per channel (arXiv 2503.14456); `jet`: a gated delta
+/// rule behind a convolution of values whose weights come from the token (arXiv 2508.15884);
+/// `rg_lru`: a gated linear recurrence of single channels (arXiv 2402.19427).
 enum class Recurrence : std::uint8_t {
   none,
   mamba1,
@@ -25,14 +27,17 @@ enum class Recurrence : std::uint8_t {
   kimi_delta,
   lightning,
   convolution,
-  rwkv7
+  rwkv7,
+  jet,
+  rg_lru
 };
 
 template <>
 struct EnumNames<Recurrence> {
   static constexpr std::string_view what = "recurrence";
-  static constexpr std::array<std::string_view, 8> names{
-      "none", "mamba1", "mamba2", "gated_delta", "kimi_delta", "lightning", "convolution", "rwkv7"};
+  static constexpr std::array<std::string_view, 10> names{
+      "none",      "mamba1",      "mamba2", "gated_delta", "kimi_delta",
+      "lightning", "convolution", "rwkv7",  "jet",         "rg_lru"};
 };
 
 /// Sizes of a recurrent mixer. `groups` heads share keys and queries (B and C of a state space).
@@ -43,7 +48,7 @@ struct RecurrentShape {
   int value_dim = 0;  ///< of a head: its channels
   int conv_width = 0;
   int chunk = 0;  ///< tokens of a chunk of the scan
-  int rank = 0;   ///< of low-rank gates and time steps
+  int rank = 0;   ///< of low-rank gates and time steps, of what makes weights of a convolution
 
   /// What one of `tp` ranks holds: a part of the heads; of few groups a copy of one.
   RecurrentShape sharded(double tp) const;
@@ -71,7 +76,8 @@ struct ScanWork {
 
 /// Flop of the forward pass over whole chunks. Per token and head, chunk Q, state N, head P: state
 /// spaces 4 N P + 2 Q P, and 2 Q N per group (arXiv 2405.21060, section 7); delta rules 6 N P +
-/// Q (6 N + 4 P) + Q^2; linear attention 4 N P + 4 Q N; Mamba-1 9 N per channel.
+/// Q (6 N + 4 P) + Q^2; linear attention 4 N P + 4 Q N; Mamba-1 9 N per channel; RG-LRU 10, for its
+/// two gates, its decay, the scale of what enters, and the update (arXiv 2402.19427, section 2.4).
 Flop scan_flop(const ScanWork& work) noexcept;
 
 /// Bytes of the forward pass: what is read and written of each token, and the states of chunks,

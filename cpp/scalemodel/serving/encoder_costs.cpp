@@ -37,7 +37,14 @@ double request_patches(const Model& model, const RequestMix& mix) {
   }
   const double positions = model.encoder.image_patches;
   if (model.encoder.present()) {
-    if (mix.images > 0) malformed("images", mix.images, "must be 0: the model reads sources");
+    if (model.reads_images_apart()) {
+      if (mix.images == 1 && mix.source == 0) return positions;
+      if (mix.images > 1) {
+        malformed("images", mix.images, "must be at most 1: its layers attend to one image each");
+      }
+    } else if (mix.images > 0) {
+      malformed("images", mix.images, "must be 0: the model reads sources");
+    }
     if (positions > 0 && mix.source != positions) {
       malformed("source_tokens", mix.source,
                 "must be " + text_of(positions) + ", as every source of the model has");
@@ -47,6 +54,7 @@ double request_patches(const Model& model, const RequestMix& mix) {
     }
     return mix.source;
   }
+  if (model.reads_source()) throw MalformedQuestion(kNoSource);
   if (mix.source > 0) {
     malformed("source_tokens", mix.source, "must be 0: the model has no encoder");
   }

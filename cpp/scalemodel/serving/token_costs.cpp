@@ -105,7 +105,10 @@ void StepTimes::add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator&
     if (first && other.shares_input) columns += other.local_columns(layout_.tp);
   }
   const bool quantised = engine_.fused_quantisation && !op.reads_attention;
-  cost.linear += linear(Shared::kLinear, m, columns, op.local_depth(layout_.tp), 1, quantised);
+  // Of parts that tokens choose from, as many as there are tokens at most.
+  const double parts = std::clamp(m, 1.0, std::max(1.0, op.owned));
+  cost.linear +=
+      linear(Shared::kLinear, m / parts, columns, op.local_depth(layout_.tp), parts, quantised);
 }
 
 /// Shrink and expand of `m` tokens whose adapters are `groups` different ones: two kernels of

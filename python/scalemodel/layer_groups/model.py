@@ -244,7 +244,7 @@ def _checked(name: str, groups: Sequence[Group], title: str) -> ComposedModel:
 
 
 def _of_decoder(model: resolve.Model) -> ComposedModel:
-    if model.shape.encoder_layers:
+    if model.reads_source:
         raise ScaleModelError(
             f"model={model.name!r}: an encoder and a decoder that attends to it are no chain of "
             "layer groups; estimate and serve take the model itself"

@@ -103,6 +103,28 @@ class Model:
         return int(self.core.active_parameters)
 
     @property
+    def reads_source(self) -> bool:
+        """Whether layers attend to a source: what an encoder reads, or an image that stands apart.
+
+        Examples
+        --------
+        >>> model("t5_11b").reads_source, model("gemma3_12b").reads_source
+        (True, False)
+        """
+        return bool(self.core.reads_source)
+
+    @property
+    def source_positions(self) -> int:
+        """Positions of every source; 0 where each has its own, or none is read.
+
+        Examples
+        --------
+        >>> model("whisper_large_v3").source_positions
+        1500
+        """
+        return int(self.core.source_positions)
+
+    @property
     def label(self) -> str:
         """Its name as answers give it: with the shape that an unknown family was read as.
 
@@ -114,7 +136,9 @@ class Model:
         return f"{self.name} (read as {self.read_as})" if self.read_as else self.name
 
     def image_tokens(self, height: int, width: int) -> int:
-        """Tokens that an image of `height` x `width` pixels becomes.
+        """Tokens of the sequence that an image of `height` x `width` pixels becomes.
+
+        None where layers attend to it apart.
 
         Raises
         ------

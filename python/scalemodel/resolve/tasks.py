@@ -68,7 +68,9 @@ class Training:
         strategies of different data-parallel degrees differ in batch. Compare them by throughput.
     images : int
         Images of a sequence, of a model with a vision tower; their tokens are among the sequence's.
-        The tower stands on the first stage, and without images it is left out.
+        The tower stands on the first stage, and without images it is left out. Where layers attend
+        to an image apart (Llama 3.2 Vision) every sequence has one, and none of its tokens. Of
+        sound (Voxtral) a window of 30 seconds is an image.
     image_height, image_width : int
         Pixels of an image; towers that scale every image to one size ignore them.
     source_tokens : int

@@ -212,7 +212,7 @@ def instance_of(
         engine,
     )
     # Instances are alike for all requests without images or sources.
-    images = task.mix if task.images or model.shape.encoder_layers or task.source_tokens else None
+    images = task.mix if task.images or model.reads_source or task.source_tokens else None
     drafts = drafts_of(task)
     constants = started_engine(engine, task)
     unlimited = constants if task.adapters or task.guided_fraction else None

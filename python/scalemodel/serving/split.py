@@ -456,9 +456,9 @@ def serve_split(
     warn_of_milliseconds(latency)
     checked_load(requests_per_s, headroom)
     chosen, name = resolve.model(model), engine_for(engine)
-    if chosen.shape.encoder_layers:
+    if chosen.reads_source:
         raise ScaleModelError(
-            f"model={chosen.name!r}: an encoder-decoder reads its source where it writes the "
+            f"model={chosen.name!r}: reads its source with an encoder where it writes the "
             "answer; serve it whole"
         )
     where = _cluster_of(cluster)

@@ -109,7 +109,9 @@ class Inference:
         Images of a prompt, of a model that reads them; a mean where it varies. Their tokens are
         among ``input_tokens``, as engines count them (`Model.image_tokens`). The vision tower
         encodes them in the step that computes their part of the prompt. Of a video, two frames
-        that share their patches count as one image.
+        that share their patches count as one image. Where layers attend to an image apart (Llama
+        3.2 Vision) every request has one, which `serve` fills in, and none of its tokens. Of sound
+        (Voxtral) a window of 30 seconds is an image.
     image_height, image_width : int
         Pixels, for towers that read images in their own size.
     source_tokens : float
@@ -269,10 +271,12 @@ class Inference:
         >>> task.read_by(sm.model("whisper_large_v3")).source_tokens
         1500
         """
-        positions = served.shape.encoder_positions
+        positions = served.source_positions
         if not positions or self.source_tokens:
             return self
-        return replace(self, source_tokens=positions)
+        # An image that layers attend to is the source of a request, which has one.
+        apart = served.vision is not None and self.images <= 1
+        return replace(self, source_tokens=positions, images=0 if apart else self.images)
 
     @property
     def tokens_per_step(self) -> float:

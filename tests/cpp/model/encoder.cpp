@@ -58,6 +58,26 @@ TEST_CASE("frames pass two convolutions, the second of which keeps one of a stri
   CHECK(products == 2 * (3000 * 3 * 80 * h + 1500 * 3 * h * h));
 }
 
+TEST_CASE("by hand: an encoder whose every second layer has experts, one of them a token") {
+  DecoderShape shape = sequence_to_sequence();
+  shape.encoder_layers = 4;
+  shape.experts = 8;
+  shape.experts_per_token = 1;
+  shape.expert_ffn = 256;
+  shape.moe_every = 2;
+  const double h = 64, dense = make_encoder(shape).parameters();
+  shape.encoder_moe_every = 2;
+  const VisionTower encoder = make_encoder(shape);
+  CHECK(encoder.parameters() == Approx(dense + 2 * (7 * 2 * h * 256 + 8 * h)));
+  // A token passes one block a layer, and every router.
+  const double flop = make_encoder(sequence_to_sequence()).forward_flop(128).base() / 3;
+  CHECK(encoder.forward_flop(128).base() == Approx(4 * flop + 128 * 2 * 2 * 8 * h));
+  shape.encoder_moe_every = 1;
+  shape.experts = 0;
+  CHECK_THROWS_WITH_AS(make_decoder(shape), "experts=0: must be at least 1 for encoder_moe_every",
+                       MalformedQuestion);
+}
+
 TEST_CASE("layers of a task have as many keys of the source as it has tokens") {
   Task task;
   task.sequence = 128;

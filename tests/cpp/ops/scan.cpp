@@ -54,6 +54,33 @@ TEST_CASE("by hand: RWKV-7 has no convolution, and a decay and a rate of every c
   CHECK(scan_flop({s, 1, 64}) == scan_flop({delta, 1, 64}));
 }
 
+TEST_CASE(
+    "by hand: Jet-Nemotron scans as a gated delta rule does, and keeps weights for the way back") {
+  RecurrentShape s = state_space();
+  s.kind = Recurrence::jet;
+  s.rank = 100;
+  RecurrentShape delta = s;
+  delta.kind = Recurrence::gated_delta;
+  CHECK(scan_flop({s, 1, 256}) == scan_flop({delta, 1, 256}));
+  CHECK(scan_bytes({s, 1, 256}, 2) == scan_bytes({delta, 1, 256}, 2));
+  CHECK(s.conv_channels() == 4096);
+  CHECK(s.saved_values() - delta.saved_values() == 4 * 4096 + 2 * 100);
+}
+
+TEST_CASE("by hand: RG-LRU keeps a number of every channel, token by token") {
+  RecurrentShape s;
+  s.kind = Recurrence::rg_lru;
+  s.heads = s.groups = 10;
+  s.key_dim = 1;
+  s.value_dim = 256;
+  s.conv_width = 4;
+  CHECK(s.state_values() == 2560);
+  CHECK(s.window_values() == 3 * 2560);
+  CHECK(s.projected() == 2 * 2560);
+  CHECK(scan_flop({s, 2, 100}).base() == 2 * 100 * 10 * 2560);
+  CHECK(scan_bytes({s, 1, 100}, 2).base() == 100 * 4 * 2560 * 2);
+}
+
 TEST_CASE("by hand: arithmetic of a token, in whole chunks") {
   const double state = 4 * 128 * 64, inside = 2 * 128 * 64, scores = 2 * 128 * 128;
   const double token = 64 * (state + inside) + 8 * scores;

@@ -84,7 +84,7 @@ def test_a_vision_tower_that_is_not_known_is_reported() -> None:
 
 
 def test_an_unknown_family_lists_the_nearest_first() -> None:
-    with pytest.raises(ScaleModelError, match=r"qwen4.*nearest first: qwen\d") as caught:
+    with pytest.raises(ScaleModelError, match=r"qwen4.*nearest first: qwen") as caught:
         architecture_from_config({"model_type": "qwen4"})
     assert "deepseek_v3" in str(caught.value)
     assert caught.value.code == "unknown_family"

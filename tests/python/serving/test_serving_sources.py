@@ -133,7 +133,7 @@ def test_vllm_starts_whisper_and_no_t5() -> None:
     assert """--limit-mm-per-prompt '{"audio": 1}'""" in command
     with pytest.raises(ScaleModelError, match="no command is known by which it starts flan_t5_xxl"):
         served(T5, TEXT).launch()
-    with pytest.raises(ScaleModelError, match="tensorrt_llm: bart, mbart, t5, whisper"):
+    with pytest.raises(ScaleModelError, match="tensorrt_llm: bart, mbart, mllama, t5, whisper"):
         sm.launch_serving(served(T5, TEXT))
 
 

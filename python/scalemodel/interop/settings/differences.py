@@ -85,7 +85,7 @@ def _knobs(est: Estimate, read: Settings) -> list[str]:
 def _task(est: Estimate, read: Settings) -> Training:
     """The task that settings start; what they leave open is as it was predicted."""
     task: Training = est.task if read.task is None else read.task
-    if read.model is not None and not read.model.shape.encoder_layers:
+    if read.model is not None and not read.model.reads_source:
         task = task.replace(source_tokens=0)  # a decoder that is started alone reads no source
     return task.replace(optimizer=read.optimizer) if read.optimizer else task
 
@@ -135,7 +135,7 @@ def differences(est: Estimate, read: Settings) -> list[str]:
         # A decoder that is started alone reads no images, which have a note of their own.
         sees = est.task.images == 0 or read.model.vision is not None
         seen = est if sees else _asked(est, task=est.task.replace(images=0))
-        hears = read.model.shape.encoder_layers or not seen.task.source_tokens
+        hears = read.model.reads_source or not seen.task.source_tokens
         alone = seen.task if hears else seen.task.replace(source_tokens=0)
         if change := _change(seen, _asked(seen, model=read.model, task=alone)):
             notes.append(f"not expressed: parts of the model: {change}")

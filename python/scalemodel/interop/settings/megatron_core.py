@@ -131,6 +131,7 @@ def _note_architecture(job: Job, notes: list[str], said: Collection[str]) -> Non
         ("layer_embedding", "embeddings of every layer"),
         ("ngram_rows", "tables for runs of tokens"),
         ("encoder_layers", "an encoder and the attention to what it reads"),
+        ("attention_experts", "experts of queries and attention outputs"),
     ):
         if getattr(shape, name) and name not in said:
             notes.append(f"not expressed: {what}")

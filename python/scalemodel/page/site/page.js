@@ -122,7 +122,9 @@ function servingKernels() {
   if (typeof weights === "string") throw new Error(weights);
   const attention = entry.attention[MODELS[values.model].attention];
   const sets = [weights.fields, attention, weights.caches[values.kv_cache]];
-  if (MODELS[values.model].shape.encoder_layers) sets.push(entry.encoder);
+  const {encoder_layers, mixers} = MODELS[values.model].shape;
+  // Layers X attend to an image that a tower reads.
+  if (encoder_layers || (mixers ?? "").includes("X")) sets.push(entry.encoder);
   const fields = Object.assign({}, ...sets.map((number) => CATALOGUE.kernel_sets[number]));
   return Object.fromEntries(
     Object.entries(fields).map(([name, number]) => [name, CATALOGUE.kernel_values[number]]));

@@ -21,7 +21,7 @@ from scalemodel.resolve.hugging_face.decoders import (
 from scalemodel.resolve.hugging_face.families import FAMILIES, WRAPPERS
 from scalemodel.resolve.hugging_face.reading import Config, shown
 from scalemodel.resolve.hugging_face.steps import Architecture, check_experts, complete_heads
-from scalemodel.resolve.hugging_face.vision import vision_from_config
+from scalemodel.resolve.hugging_face.vision import SOUND, vision_from_config
 
 __all__ = ["architecture_from_config", "vision_from_config"]
 
@@ -53,6 +53,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "mixers": "",
     "feed_forwards": "",
     "attention_gate": "none",
+    "attention_experts": False,
     "shared_values": False,
     "expert_latent": 0,
     "zero_experts": 0,
@@ -75,6 +76,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "bidirectional": False,
     "head_transform": False,
     "kv_shared_layers": 0,
+    "encoder_moe_every": 0,
 }
 
 
@@ -125,11 +127,16 @@ def architecture_from_config(
     if thinker.raw:  # a model that also speaks: its language model stands a table deeper
         outer = thinker
     outer.value("vision_config"), outer.value("downsample_ratio")
+    if model_type in SOUND:  # its tower is what `vision_from_config` reads
+        outer.value("audio_config")
     section = next((key for key in _TEXT_SECTIONS if outer.value(key)[1] is not None), "")
     if model_type in WRAPPERS or section:
         inner = outer.section(section or "text_config", inherit=("tie_word_embeddings",))
     else:
         inner = outer
+    if inner is not outer:  # what some files say of the language model once more, its section wins
+        for key in outer.raw.keys() & inner.raw.keys():
+            outer.value(key)
     text_type = inner.text("model_type", default="") if inner is not outer else model_type
     named = outer.items("architectures") or ()
     classes = [name for name in named if isinstance(name, str)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.resolve.hugging_face import encoders, peculiar
+from scalemodel.resolve.hugging_face import encoders, own_names, peculiar
 from scalemodel.resolve.hugging_face.families import FAMILIES, Family
 from scalemodel.resolve.hugging_face.meaning import decoder
 from scalemodel.resolve.hugging_face.steps import Step
@@ -56,10 +56,14 @@ _LEARNED: Final = {
     "mlp_bias": True,
     "embedding_norm": True,
 }
+_COMPUTED: Final = {key: value for key, value in _LEARNED.items() if key != "embedding_norm"}
 _BERT: Final = _family(
     read=encoders.bert, tied=True, bias=False, head_bias=True, head_transform=True, **_LEARNED
 )
 _BART: Final = _family(read=encoders.bart, tied=True, bias=False, position="learned", **_LEARNED)
+_LANGUAGES: Final = _family(
+    read=encoders.many_languages, tied=True, bias=False, position="none", **_COMPUTED
+)
 _KIMI: Final = _family(router_bias=True, position="none")
 _COMPRESSED: Final = _family(router_bias=True, feed_forwards="E")
 
@@ -67,9 +71,11 @@ _COMPRESSED: Final = _family(router_bias=True, feed_forwards="E")
 DECODERS: Final[Mapping[str, Family]] = {
     "afmoe": _family(qk_norm=True, attention_gate="values", norms_per_layer=4),
     "apertus": _family(peculiar.fixed_norms, qk_norm=True, gated=False),
+    "aquila": _PLAIN,
     "aria_text": _PLAIN,
     "axk1": _family(router_bias=True, norms_per_layer=3),
     "arcee": _family(gated=False),
+    "baichuan": _family(own_names.baichuan, bias=False),
     "bailing_moe": _family(peculiar.bailing, bias=False),
     "bailing_hybrid": _family(read=decoder(), attention_gate="heads", scan_full_decay=True),
     "bailing_moe_linear": _family(peculiar.bailing, bias=False, qk_norm=True),
@@ -84,6 +90,7 @@ DECODERS: Final[Mapping[str, Family]] = {
         tied=True, norm="layernorm_nobias", norms_per_layer=1, parallel_block=True
     ),
     "camembert": _BERT,
+    "chatglm": _family(read=own_names.chatglm, bias=False),
     "cwm": _PLAIN,
     "deepseek_ref": _COMPRESSED,
     "deepseek_v3": _LATENT,
@@ -101,6 +108,7 @@ DECODERS: Final[Mapping[str, Family]] = {
         bias=False,
         router_bias=True,
     ),
+    "Dream": _family(own_names.both_ways, bias=False),
     "eurobert": _family(encoders.both_ways),
     "exaone": _PLAIN,
     "exaone4": _QK_NORM,
@@ -121,6 +129,14 @@ DECODERS: Final[Mapping[str, Family]] = {
     "glm4_moe_lite": _LATENT,
     "glm5_next_text": _family(position="none"),
     "glm_moe_dsa": _LATENT,
+    "gpt_neo": _family(
+        read=own_names.gpt_neo,
+        tied=True,
+        bias=False,
+        position="learned",
+        norm="layernorm",
+        gated=False,
+    ),
     "granite_swa": _PLAIN,
     "granitemoe": _PLAIN,
     "granitemoe_swa": _PLAIN,
@@ -134,10 +150,13 @@ DECODERS: Final[Mapping[str, Family]] = {
     "hy_v4": _family(attention_gate="values", attention_sinks=True),
     "hyperclovax": _family(peculiar.norms_behind),
     "inkling_text": _family(peculiar.positions_in_attention, bias=False, qk_norm=True),
+    "internlm": _family(peculiar.one_attention_bias, bias=False),
     "internlm2": _family(peculiar.one_attention_bias, bias=False),
     "internlm3": _family(peculiar.one_attention_bias, bias=False),
     "iquestcoder": _PLAIN,
     "jamba": _family(scan_norm=True, position="none"),
+    "jet_nemotron": _family(peculiar.query_bias, bias=False, tied=True),
+    "jetmoe": _family(peculiar.attention_experts, tied=True, bias=False),
     "jais2": _family(norm="layernorm", gated=False),
     "kimi_k2": _LATENT,
     "kimi_linear": _KIMI,
@@ -146,17 +165,20 @@ DECODERS: Final[Mapping[str, Family]] = {
     "lfm2": _family(peculiar.adjusted_width, tied=True, qk_norm=True),
     "lfm2_moe": _family(tied=True, qk_norm=True),
     "lfm3": _family(peculiar.sandwich, tied=True, qk_norm=True),
+    "llada": _family(read=own_names.llada, bias=False),
     "longcat_flash": _family(peculiar.two_blocks_a_layer, router_bias=True),
     "longcat_flash_ngram": _family(
         peculiar.two_blocks_a_layer, peculiar.runs_of_tokens, router_bias=True
     ),
     "mamba": _STATE_SPACE,
     "mamba2": _STATE_SPACE,
+    "m2m_100": _LANGUAGES,
     "marian": _BART,
     "mbart": _BART,
     "mellum": _QK_NORM,
     "mimo": _family(peculiar.query_bias, bias=False),
     "mimo_v2_flash": _family(attention_sinks=True),
+    "minicpm": _family(tied=True),
     "minicpm3": _LATENT,
     "minimax": _PLAIN,
     "minimax_m1": _PLAIN,
@@ -169,6 +191,7 @@ DECODERS: Final[Mapping[str, Family]] = {
     "ministral3": _PLAIN,
     "mistral4": _LATENT,
     "mistral_large4_text": _LATENT,
+    "mllama_text_model": _family(peculiar.cross_attention, bias=False, vocab=128256),
     "modernbert": _family(
         read=encoders.modern_bert,
         tied=True,
@@ -181,21 +204,26 @@ DECODERS: Final[Mapping[str, Family]] = {
     "nanochat": _family(norm="nonparametric", gated=False),
     "nemotron-nas": _family(peculiar.searched_blocks),
     "nemotron_h": _family(norms_per_layer=2, position="none"),
+    "nllb-moe": _LANGUAGES,
     "olmo": _family(norm="nonparametric"),
     "olmo3": _family(qk_norm_full=True),
     "olmo_hybrid": _family(qk_norm_full=True, position="none"),
+    "orion": _family(norm="layernorm"),
     "persimmon": _family(
         peculiar.all_biases, bias=False, norm="layernorm", gated=False, qk_norm=True
     ),
     "phi4_multimodal": _family(tied=True),
     "phi4mm": _family(),
     "phimoe": _family(peculiar.head_bias, norm="layernorm"),
+    "qwen": _family(read=own_names.qwen, bias=False),
     "qwen3_5_moe_text": _GATED_DELTA_EXPERTS,
     "qwen3_5_text": _GATED_DELTA,
     "qwen3_next": _GATED_DELTA_EXPERTS,
+    "recurrent_gemma": _family(peculiar.recurrent_gemma, tied=True, bias=False),
     "roberta": _BERT,
     "rwkv7": _family(peculiar.rwkv7, read=decoder(mixers="R"), bias=False, norm="layernorm"),
     "seed_oss": _family(peculiar.query_bias, bias=False),
+    "skywork": _PLAIN,
     "solar_open": _PLAIN,
     "starcoder2": _family(
         peculiar.every_bias, tied=True, bias=False, norm="layernorm", gated=False
@@ -206,10 +234,14 @@ DECODERS: Final[Mapping[str, Family]] = {
     "step3p7": _family(qk_norm=True, attention_gate="heads"),
     "vaultgemma": _family(tied=True),
     "youtu": _family(),
+    "xglm": _family(read=own_names.xglm, tied=True, bias=False, position="none", **_COMPUTED),
     "xlm-roberta": _BERT,
+    "xlstm": _family(peculiar.xlstm, read=decoder(mixers="R"), bias=False, position="none"),
+    "xverse": _PLAIN,
     "zamba2": _family(
         peculiar.zamba2, read=decoder(), tied=True, bias=False, position="none", scan_norm=True
     ),
+    "switch_transformers": _family(read=peculiar.switch, bias=False, position="none", tied=True),
     "t5": _family(read=peculiar.t5, bias=False, position="none", tied=True),
     "umt5": _family(read=peculiar.t5, bias=False, position="none"),
     "whisper": _family(
@@ -236,6 +268,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "aria": "aria_text",
     "aya_vision": "cohere2",
     "cohere2_vision": "cohere2",
+    "codegen": "gptj",
     "dots3_note": "dots3_note_text",
     "ernie4_5_moe_vl": "ernie4_5_vl_moe_text",
     "ernie4_5_vl_moe": "ernie4_5_vl_moe_text",
@@ -245,6 +278,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "gemma4_unified": "gemma4_text",
     "gemma4_unified_text": "gemma4_text",
     "glm46v": "glm4",
+    "gpt-sw3": "gpt2",
     "glmga": "glm4",
     "glm5_next": "glm5_next_text",
     "glm_ocr": "glm4",
@@ -258,7 +292,11 @@ ALIASES: Final[Mapping[str, str]] = {
     "lfm3_text": "lfm3",
     "lfm3_vl": "lfm3",
     "llama4": "llama4_text",
+    "llava_llama": "llama",
+    "llava_mistral": "mistral",
+    "llava_qwen": "qwen2",
     "mistral_large4": "mistral_large4_text",
+    "mllama": "mllama_text_model",
     "muse_glimmer": "muse_glimmer_text",
     "sarvam_mla": "deepseek_v3",
     "sarvam_moe": "glm4_moe",
@@ -276,9 +314,11 @@ ALIASES: Final[Mapping[str, str]] = {
     "kimi_k3": "kimi_linear",
     "kimi_vl": "deepseek_v3",
     "minimax_m3_vl": "minimax_m3",
+    "stablelm_epoch": "stablelm",
     "step3_text": "step3",
     "step3_vl": "step3",
     "mistral3": "mistral",
+    "phi3_v": "phi3",
     "pixtral": "mistral",
     "qwen2_5_omni": "qwen2",
     "qwen2_5_omni_text": "qwen2",

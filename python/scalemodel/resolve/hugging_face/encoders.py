@@ -88,3 +88,39 @@ def bart(config: Config, architecture: Architecture) -> list[str]:
         for key, name in (("attention_heads", "heads"), ("ffn_dim", "ffn"))
         if config.count(count_at(f"encoder_{key}")) != architecture[name]
     ]
+
+
+#: How a router is trained, and what becomes of tokens that an expert has no room for.
+_ROUTER = (
+    *("expert_capacity", "router_bias", "router_type", "router_ignore_padding_tokens"),
+    *("router_z_loss_coef", "normalize_router_prob_before_dropping", "moe_token_dropout"),
+    *("batch_prioritized_routing", "moe_eval_capacity_token_fraction", "second_expert_policy"),
+    *("add_router_probs", "router_dtype"),
+)
+
+
+def many_languages(config: Config, architecture: Architecture) -> list[str]:
+    """M2M-100 and NLLB (transformers, models/m2m_100, models/nllb_moe): a BART without tables.
+
+    Positions are computed; of NLLB-MoE every n-th layer of both halves has experts, two a token.
+    """
+    unknown = bart(config, architecture)
+    del architecture["positions"]
+    experts = config.count(count_at("num_experts", default=None))
+    steps = [config.number(f"{half}_sparse_step", default=0) for half in ("encoder", "decoder")]
+    if experts is None or not any(steps):
+        return unknown
+    for key in _ROUTER:
+        config.value(key)
+    encoder, decoder = steps
+    architecture |= {
+        "experts": experts,
+        "experts_per_token": 2,
+        "expert_ffn": architecture["ffn"],
+        "expert_bias": True,
+        "moe_every": decoder or 1,
+        "encoder_moe_every": encoder,
+    }
+    if not decoder:
+        architecture["feed_forwards"] = "D"
+    return unknown

@@ -71,7 +71,10 @@ def _stream(config: Config, architecture: Architecture) -> None:
     architecture["layers"] = layers
     architecture["hidden"] = config.count(count_at("hidden_size", "d_model", "n_embd", "block_dim"))
     architecture.setdefault("vocab", None)
-    architecture["vocab"] = config.count(rows_at("vocab_size"))
+    default = architecture["vocab"]  # of its class
+    assert default is None or isinstance(default, int)
+    rows = rows_at("vocab_size", default=default) if default else rows_at("vocab_size")
+    architecture["vocab"] = config.count(rows)
     for key in ("hidden_act", "mlp_hidden_act", "activation", "hidden_activation"):
         if str(config.value(key)[1]).lower() in _UNGATED:
             architecture["gated"] = False
@@ -206,10 +209,12 @@ def _shortened(architecture: Architecture) -> None:
 
 def _window(config: Config, architecture: Architecture) -> None:
     """The window of the layers that have one, and their heads where these differ."""
-    keys = ("sliding_window", "sliding_window_size")
+    keys = ("sliding_window", "sliding_window_size", "attention_window_size")
     none = config.value(*keys)[1] == -1  # as some files say that there is no window
     window = 0 if none else config.number(*keys, default=0)
     config.value("sliding_window_size")
+    kinds = config.section("efficient_attention_config", optional=True)
+    window = window or kinds.section("swa", optional=True).number("window_size", default=0)
     chunk = config.number("attention_chunk_size", default=0)
     used = config.flag("use_sliding_window", True)
     config.number("max_window_layers", default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scalemodel.resolve.hugging_face.reading import Config, count_at
+from scalemodel.resolve.hugging_face.reading import Config, count_at, malformed
 from scalemodel.resolve.hugging_face.steps import Architecture
 
 #: Tokens of a chunk of the delta rule's kernels (fla-org/flash-linear-attention, BT = 64).
@@ -13,11 +13,24 @@ _DELTA_CHUNK: Final = 64
 _LIGHTNING_CHUNK: Final = 256
 #: Tokens of a chunk of RWKV-7's kernels (fla-org/flash-linear-attention, ops/rwkv7: chunk_size 16).
 _RWKV_CHUNK: Final = 16
+#: Width over that of what makes the weights of a convolution, where a file gives none
+#: (NVlabs/Jet-Nemotron, JetBlockConfig).
+_JET_REDUCTION: Final = 8
 
 
 def recurrence_of(config: Config, architecture: Architecture) -> bool:
     """Complete the recurrent mixer from its keys; False where no key describes one."""
-    for read in (_gated_delta, _kimi_delta, _rwkv7, _state_space, _convolution, _lightning):
+    for read in (
+        _gated_delta,
+        _kimi_delta,
+        _rwkv7,
+        _jet,
+        _rg_lru,
+        _xlstm,
+        _state_space,
+        _convolution,
+        _lightning,
+    ):
         if read(config, architecture):
             return True
     return False
@@ -87,6 +100,78 @@ def _rwkv7(config: Config, architecture: Architecture) -> bool:
         "scan_value_dim": head_dim,
         "scan_rank": sum(config.number(name, default=64, minimum=1) for name in ranks),
         "scan_chunk": _RWKV_CHUNK,
+    }
+    return True
+
+
+def _jet(config: Config, architecture: Architecture) -> bool:
+    """Gu et al., arXiv 2508.15884: values some times as wide as keys, in a table of its own."""
+    kinds = config.section("efficient_attention_config", optional=True)
+    table = kinds.section("jet", optional=True)
+    if not table.raw:
+        return False
+    name, ratio = table.value("expand_v")
+    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 < ratio <= 100:
+        raise malformed(name, ratio, "a number above 0, at most 100")
+    heads, head_dim = _needed(table, "num_heads"), _needed(table, "head_dim")
+    values = int(head_dim * ratio + 1e-3)  # written to some places, as 2.6666666667
+    reduction = table.number("dconv_generator_reduction", default=_JET_REDUCTION, minimum=1)
+    for key in ("mode", "norm_eps", "dconv_implementation"):
+        table.value(key)
+    architecture |= {
+        "recurrence": "jet",
+        "scan_heads": heads,
+        "scan_key_dim": head_dim,
+        "scan_value_dim": values,
+        "scan_rank": heads * values // reduction,
+        "conv_width": table.number("conv_size", default=4, minimum=1),
+        "scan_chunk": _DELTA_CHUNK,
+        "scan_norm": True,
+    }
+    return True
+
+
+def _rg_lru(config: Config, architecture: Architecture) -> bool:
+    """De et al., arXiv 2402.19427: a recurrence of every channel, gates by blocks of a head."""
+    width = config.count(count_at("conv1d_width", default=None))
+    if width is None:
+        return False
+    inner = config.number("lru_width", default=_hidden(architecture), minimum=1)
+    heads = architecture.get("heads")
+    assert isinstance(heads, int)
+    if inner % heads:
+        raise malformed("lru_width", inner, f"a multiple of {heads} attention heads")
+    architecture |= {
+        "recurrence": "rg_lru",
+        "scan_heads": heads,
+        "scan_key_dim": 1,
+        "scan_value_dim": inner // heads,
+        "conv_width": width,
+        "conv_bias": True,
+        "scan_bias": True,
+    }
+    return True
+
+
+def _xlstm(config: Config, architecture: Architecture) -> bool:
+    """Beck et al., arXiv 2503.13427: linear attention whose decay and input gate every token sets.
+
+    Read as linear attention of the same heads: the two gates are 0.1 % of a layer.
+    """
+    _, keys = config.value("qk_dim_factor")
+    _, values = config.value("v_dim_factor")
+    if not isinstance(keys, (int, float)) or not isinstance(values, (int, float)):
+        return False
+    hidden, heads = _hidden(architecture), _needed(config, "num_heads")
+    for name in ("chunkwise_kernel", "sequence_kernel", "step_kernel", "mode", "gate_soft_cap"):
+        config.value(name)
+    architecture |= {
+        "recurrence": "lightning",
+        "scan_heads": heads,
+        "scan_key_dim": int(hidden * keys) // heads,
+        "scan_value_dim": int(hidden * values) // heads,
+        "scan_chunk": config.number("chunk_size", default=_DELTA_CHUNK, minimum=1),
+        "scan_norm": True,
     }
     return True
 

@@ -2,8 +2,8 @@
 
 Both are texts of one letter per layer, as `DecoderShape` reads them: mixers F full attention, W
 with its window, I over keys that an indexer selects, S over those of the layer before, C and H over
-compressed keys, R recurrent, P attention beside a recurrent mixer, - none; feed-forward blocks D
-dense, E experts, - none.
+compressed keys, R recurrent, P attention beside a recurrent mixer, X over a source alone, - none;
+feed-forward blocks D dense, E experts, - none.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ _MIXERS: Final[Mapping[str, str]] = {
     "conv": "R",
     "short_conv": "R",
     "recurrent": "R",
+    "jet": "R",
+    "swa": "W",
+    "attn": "F",
     "hybrid": "P",
     "window_attention": "W",
     "hybrid_sliding": "W",
@@ -217,11 +220,21 @@ def _compressed(config: Config, layers: int) -> str | None:
     return "".join(letters[r] for r in ratios if isinstance(r, int))
 
 
+def _repeated(config: Config, layers: int) -> str | None:
+    """Kinds that take turns (RecurrentGemma): what attends beside a recurrence has a window."""
+    name, _ = config.value("block_types", "_block_types")
+    listed = config.items(name)
+    if not listed:
+        return None
+    turns = [listed[layer % len(listed)] for layer in range(layers)]
+    return _named(name, turns, {"recurrent": "R", "attention": "W"}, layers)
+
+
 def mixers_of(config: Config, layers: int) -> str | None:
     """Mixers of the layers; None where no key tells them apart."""
-    compressed = _compressed(config, layers)
-    if compressed is not None:
-        return compressed
+    told = _compressed(config, layers) or _repeated(config, layers)
+    if told is not None:
+        return told
     listed = config.items("layer_types")
     of = "layer_types"
     if listed is None:

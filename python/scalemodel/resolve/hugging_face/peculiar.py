@@ -138,6 +138,39 @@ def t5(config: Config, architecture: Architecture) -> list[str]:
     return []
 
 
+#: How a router of Switch is trained, and what becomes of tokens that an expert has no room for.
+_SWITCH_ROUTER = (
+    *("expert_capacity", "router_type", "router_bias", "router_ignore_padding_tokens"),
+    *("router_z_loss_coef", "add_router_probs", "batch_prioritized_routing", "router_dtype"),
+)
+
+
+def switch(config: Config, architecture: Architecture) -> list[str]:
+    """Switch (transformers, models/switch_transformers): experts by turns, one a token.
+
+    What a file gives as layers with experts of each half is how often they come.
+    """
+    unknown = t5(config, architecture)
+    every = {}
+    for half, name in (("encoder", "encoder_layers"), ("decoder", "layers")):
+        layers = _whole(architecture, name)
+        sparse = config.number(f"num_sparse_{half}_layers", default=layers // 2)
+        usual = layers // sparse if sparse else 0
+        every[half] = config.number(f"{half}_sparse_step", default=usual)
+    for key in _SWITCH_ROUTER:
+        config.value(key)
+    architecture |= {
+        "experts": config.count(count_at("num_experts")),
+        "experts_per_token": config.number("num_selected_experts", default=1, minimum=1),
+        "expert_ffn": architecture["ffn"],
+        "moe_every": every["decoder"] or 1,
+        "encoder_moe_every": every["encoder"],
+    }
+    if not every["decoder"]:
+        architecture["feed_forwards"] = "D"
+    return unknown
+
+
 def whisper(config: Config, architecture: Architecture) -> list[str]:
     """Whisper (transformers, models/whisper): windows of sound, two frames of 10 ms a position.
 
@@ -195,38 +228,59 @@ def searched_blocks(config: Config, architecture: Architecture) -> list[str]:
     """Nemotron-NAS: every layer has a width of its own, or lacks a block.
 
     Widths are read as their mean over the layers that have a block, in whole 64 for the sake of
-    tensor ranks, so that parameters and arithmetic agree in all, if not layer by layer.
+    tensor ranks, so that parameters and arithmetic agree in all, if not layer by layer. A matrix in
+    the place of a block, and keys and values of more heads than most layers have, count as a width
+    of as many parameters.
     """
     blocks = config.items("block_configs") or ()
     layers, hidden = _whole(architecture, "layers"), _whole(architecture, "hidden")
     if len(blocks) != layers:
         raise malformed("block_configs", blocks, f"a list of {layers} tables, one per layer")
-    mixers, feed_forwards, widths, groups, linear = "", "", [], [], 0
+    heads, size = _whole(architecture, "heads"), _whole(architecture, "head_dim")
+    mixers, feed_forwards, groups, widths = "", "", [], []
+    matrices = 0  # in the place of blocks
     for block in blocks:
         section = Config(block, "block_configs.")
         attention, ffn = section.section("attention"), section.section("ffn")
-        lacks = attention.flag("no_op", False) or attention.flag("replace_with_linear", False)
-        linear += attention.flag("replace_with_linear", False)
+        linear = attention.flag("replace_with_linear", False)
+        lacks = attention.flag("no_op", False) or linear
+        matrices += linear
         mixers += "-" if lacks else "F"
         if not lacks:
             groups.append(attention.number("n_heads_in_group", default=1, minimum=1))
+        if ffn.flag("replace_with_linear", False):
+            matrices += 1
+            feed_forwards += "-"
+            continue
         if ffn.flag("no_op", False):
             feed_forwards += "-"
             continue
-        multiple = ffn.value("ffn_mult")[1]
-        if isinstance(multiple, (int, float)) and not isinstance(multiple, bool):
-            widths.append(256 * -(-int(2 * multiple * hidden / 3) // 256))
+        widths.append(_block_width(ffn, hidden))
         feed_forwards += "D"
-    if not widths or not groups:
+    if not widths or not groups or any(heads % group for group in groups):
         raise malformed("block_configs", blocks, "a list with some attention and some blocks")
+    usual = max(set(groups), key=groups.count)
+    further = sum(heads // group - heads // usual for group in groups) * size
+    total = sum(widths) + matrices * hidden / 3 + 2 * further / 3
     architecture |= {
         "mixers": mixers,
         "feed_forwards": feed_forwards,
-        "kv_heads": _whole(architecture, "heads") // groups[0],
-        "ffn": 64 * max(1, round(sum(widths) / len(widths) / 64)),
+        "kv_heads": heads // usual,
+        "ffn": 64 * max(1, round(total / len(widths) / 64)),
     }
-    alike = len(set(widths)) == 1 and len(set(groups)) == 1 and not linear
+    alike = len(set(widths)) == 1 and len(set(groups)) == 1 and not matrices
     return [] if alike else ["block_configs (widths read as their mean)"]
+
+
+def _block_width(ffn: Config, hidden: int) -> int:
+    """Width of a block of Nemotron-NAS: two thirds of a multiple of the stream, in whole 256."""
+    stated = ffn.number("intermediate_size", default=0)
+    if stated:
+        return stated
+    name, multiple = ffn.value("ffn_mult")
+    if isinstance(multiple, bool) or not isinstance(multiple, (int, float)) or multiple <= 0:
+        raise malformed(name, multiple, "a number above 0")
+    return 256 * -(-int(2 * multiple * hidden / 3) // 256)
 
 
 def inner_norms(config: Config, architecture: Architecture) -> None:
@@ -354,3 +408,88 @@ def experts_of_text(config: Config, architecture: Architecture) -> list[str]:
         raise malformed("moe_intermediate_size", widths, "widths of experts of text and of images")
     architecture["expert_ffn"] = widths[0]
     return ["moe_intermediate_size (experts of images left out)"]
+
+
+def recurrent_gemma(config: Config, architecture: Architecture) -> None:
+    """RecurrentGemma (transformers, models/recurrent_gemma): half of the stated width, biases.
+
+    Queries, keys and values have one where the file says so; all other matrices have one.
+    """
+    for key in ("ffn", "expert_ffn"):
+        if key in architecture:
+            architecture[key] = _whole(architecture, key) // 2
+    architecture |= {
+        "qkv_bias": config.flag("attention_bias", False),
+        "out_bias": True,
+        "mlp_bias": True,
+    }
+    config.value("logits_soft_cap", "w_init_variance_scale")
+    config.value("final_w_init_variance_scale"), config.flag("embeddings_scale_by_sqrt_dim", True)
+
+
+#: Layers of Llama 3.2 Vision that attend to images where a file leaves them out (transformers,
+#: MllamaTextConfig).
+_CROSS_LAYERS = (3, 8, 13, 18, 23, 28, 33, 38)
+
+
+def cross_attention(config: Config, architecture: Architecture) -> None:
+    """Llama 3.2 Vision (transformers, models/mllama): some layers attend to an image alone.
+
+    The token embedding has eight rows that the head lacks, which are left out, as are the two
+    numbers that gate each of those layers.
+    """
+    listed = config.items("cross_attention_layers")
+    layers = _whole(architecture, "layers")
+    chosen = _CROSS_LAYERS if listed is None else listed
+    if any(isinstance(i, bool) or not isinstance(i, int) or not 0 <= i < layers for i in chosen):
+        raise malformed("cross_attention_layers", listed, f"a list of layers of {layers}")
+    if not chosen:
+        raise malformed("cross_attention_layers", listed, "a list of at least one layer")
+    architecture["mixers"] = "".join("X" if i in chosen else "F" for i in range(layers))
+    if config.value("num_key_value_heads")[1] is None:
+        architecture["kv_heads"] = 8
+
+
+def attention_experts(config: Config, architecture: Architecture) -> None:
+    """JetMoE (transformers, models/jetmoe): experts project queries and the output too."""
+    heads = _whole(architecture, "kv_heads") * _whole(architecture, "experts_per_token")
+    size = config.number("kv_channels", default=128, minimum=1)
+    architecture |= {
+        "attention_experts": True,
+        "heads": heads,
+        "head_dim": size,
+        "v_head_dim": size,
+        "out_bias": True,
+    }
+
+
+#: Keys of xLSTM that say which kernel runs, in which format, and how gates and logits are capped.
+_XLSTM_KERNELS = (
+    *(
+        "norm_reduction_force_float32",
+        "add_out_norm",
+        "autocast_kernel_dtype",
+        "eps",
+        "weight_mode",
+    ),
+    *("inference_state_dtype", "return_last_states", "output_logit_soft_cap", "embedding_dim"),
+    *("max_inference_chunksize", "num_blocks", "use_bias"),
+)
+
+
+def xlstm(config: Config, architecture: Architecture) -> None:
+    """A gated block some times as wide as the stream (transformers, models/xlstm)."""
+    name, ratio = config.value("ffn_proj_factor")
+    ratio = 2.667 if ratio is None else ratio
+    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 < ratio <= 1000:
+        raise malformed(name, ratio, "a number above 0, at most 1000")
+    block = config.number("ffn_round_up_to_multiple_of", default=64, minimum=1)
+    for key in _XLSTM_KERNELS:
+        config.value(key)
+    architecture |= {
+        "ffn": block * -(-int(ratio * _whole(architecture, "hidden")) // block),
+        "heads": architecture["scan_heads"],
+        "kv_heads": architecture["scan_heads"],
+        "head_dim": architecture["scan_value_dim"],
+        "v_head_dim": architecture["scan_value_dim"],
+    }

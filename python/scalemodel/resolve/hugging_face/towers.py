@@ -125,6 +125,82 @@ def llama4(tower: Config, outer: Config) -> Vision:
     return _merged(read, merge, "pixel_shuffle_ratio")
 
 
+#: Positions of sound along a side of a token, as patches are counted: four of them in all.
+_MERGED: Final = 2
+#: What the class of a tower of tiles has where a file leaves it out (transformers,
+#: MllamaVisionConfig).
+_TILE_LAYERS: Final = (3, 7, 15, 23, 30)
+_TILE_RATIOS: Final = 8
+
+
+def tiles(tower: Config, outer: Config) -> Vision:
+    """transformers: models/mllama: tiles of an image attend to each other, read in full.
+
+    Every image counts as the most tiles that it may have, to which smaller ones are padded. Tables
+    of positions are one for a tile, and one of all tiles for each shape of an image; outputs of
+    inner layers stand beside that of the last in front of the projector.
+    """
+    patch = tower.number("patch_size", default=14, minimum=1)
+    side = tower.number("image_size", default=448, minimum=1) // patch
+    most = tower.number("max_num_tiles", default=4, minimum=1)
+    shapes = tower.items("supported_aspect_ratios")
+    ratios = _TILE_RATIOS if shapes is None else len(shapes)
+    inner = tower.items("intermediate_layers_indices")
+    features = 1 + len(_TILE_LAYERS if inner is None else inner)
+    rows = side * side + 1  # with that of a class
+    tower.value("vision_output_dim"), tower.value("num_hidden_layers")
+    return {
+        "layers": tower.number("num_hidden_layers", default=32, minimum=1)
+        + tower.number("num_global_layers", default=8),
+        "heads": tower.number("num_attention_heads", "attention_heads", default=16, minimum=1),
+        "hidden": tower.number("hidden_size", default=1280, minimum=1),
+        "ffn": tower.number("intermediate_size", default=5120, minimum=1),
+        "patch": patch,
+        "channels": tower.number("num_channels", default=3, minimum=1),
+        "norm": "layernorm",
+        "mlp_bias": True,
+        "positions": rows * (1 + (ratios + 1) * most) + 2 * (ratios + 1) * most + 1,
+        "image_patches": most * rows,
+        "entry_norm": True,
+        "final_norm": True,
+        "feature_layers": features,
+        "projector_bias": True,
+    }
+
+
+def sound(tower: Config, outer: Config) -> Vision:
+    """transformers: models/voxtral: the encoder of Whisper on windows of 30 seconds, each an image.
+
+    Four positions lie side by side before two matrices. The first of its two convolutions, 0.08 %
+    of it, is left out; keys are given the bias that queries and values have.
+    """
+    hidden = tower.count(count_at("hidden_size", "d_model"))
+    width = tower.count(count_at("intermediate_size", "encoder_ffn_dim"))
+    positions = tower.number("max_source_positions", default=1500, minimum=1)
+    assert hidden is not None
+    assert width is not None
+    if width != _MERGED * _MERGED * hidden or positions % (_MERGED * _MERGED):
+        raise malformed("intermediate_size", width, f"four positions of {hidden} side by side")
+    tower.value("num_mel_bins"), tower.value("num_key_value_heads")
+    return _PLAIN_BIASES | {
+        "layers": tower.count(layers_at("num_hidden_layers", "encoder_layers")),
+        "heads": tower.count(count_at("num_attention_heads", "encoder_attention_heads")),
+        "head_dim": tower.number("head_dim", default=0),
+        "hidden": hidden,
+        "ffn": width,
+        "patch": 1,
+        "channels": hidden,
+        "temporal_patch": 3,  # what the second convolution reads of the first
+        "norm": "layernorm",
+        "patch_bias": True,
+        "positions": positions,
+        "image_patches": positions,
+        "final_norm": True,
+        "merge": _MERGED,
+        "projector_inner": text_width(outer),
+    }
+
+
 def step(tower: Config, outer: Config) -> Vision:
     """transformers: models/step3p7: a scale of what every block adds, then two convolutions."""
     read = plain_tower(tower, outer)

@@ -337,6 +337,7 @@ _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "llava_next_video": towers.plain_tower,
     "llava_onevision": towers.plain_tower,
     "mistral_large4": _pixtral,
+    "mllama": towers.tiles,
     "paligemma": towers.one_matrix,
     "qianfan_ocr": _intern,
     "qwen2_5_omni": _qwen2_5,
@@ -346,6 +347,7 @@ _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "smolvlm": towers.shuffled,
     "step3p7": towers.step,
     "vipllava": towers.plain_tower,
+    "voxtral": towers.sound,
     "qwen2_vl": _qwen2,
     "qwen2_5_vl": _qwen2_5,
     "qwen3_vl": _qwen3,
@@ -366,6 +368,9 @@ _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "minimax_m3_vl": _minimax_m3,
 }
 
+#: Where a tower is described that is not one of images.
+SOUND: Final[Mapping[str, str]] = {"voxtral": "audio_config"}
+
 # What changes no cost: how pixels are scaled, which function an activation is, tokens' ids.
 _COSTLESS: Final = frozenset(
     {
@@ -385,6 +390,8 @@ _COSTLESS: Final = frozenset(
         # Of CLIP's text half, of how positions are laid out, of how many frames are sampled.
         *("vocab_size", "initializer_factor", "position_embedding_type", "rope_mode"),
         *("vision_segment_max_frames",),
+        # Of sound: what else the encoder of Whisper has keys for.
+        *("activation_dropout", "activation_function", "layerdrop", "scale_embedding"),
     }
 )
 
@@ -414,14 +421,16 @@ def vision_from_config(config: Mapping[str, object]) -> tuple[Vision | None, lis
     thinker = outer.section("thinker_config", optional=True)
     if thinker.raw:  # a model that also speaks: its towers stand a table deeper
         outer = thinker
-    if outer.value("vision_config")[1] is None:
+    section = SOUND.get(family, "vision_config")
+    if outer.value(section)[1] is None:
         return None, []
     read = _READERS.get(family)
     if read is None:
-        return None, ["vision_config"]
-    tower = outer.section("vision_config")
-    if read.__module__ == towers.__name__ and not {"num_hidden_layers", "depth"} & set(tower.raw):
-        return None, ["vision_config"]  # left to the defaults of its class
+        return None, [section]
+    tower = outer.section(section)
+    states = {"num_hidden_layers", "depth"} & set(tower.raw)
+    if read.__module__ == towers.__name__ and read is not towers.tiles and not states:
+        return None, [section]  # left to the defaults of its class
     vision = read(tower, outer)
     unknown = [key for key in tower.unknown() if key.rpartition(".")[2] not in _COSTLESS]
     return {key: value for key, value in vision.items() if value is not None}, unknown

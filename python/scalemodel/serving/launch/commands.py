@@ -44,13 +44,14 @@ def family_of(engine: str) -> str:
 #: encoder-decoder models on the PyTorch backend lists (docs/source/models/encoder-decoder.md).
 _ENCODED: Final[Mapping[str, tuple[str, ...]]] = {
     "vllm": ("whisper",),
-    "tensorrt_llm": ("bart", "mbart", "t5", "whisper"),
+    "sglang": ("mllama",),
+    "tensorrt_llm": ("bart", "mbart", "mllama", "t5", "whisper"),
 }
 
 
 def _check_encoder(plan: ServingPlan) -> None:
     """Refuse to start an encoder that the engine has no class of."""
-    if not plan.model.shape.encoder_layers:
+    if not plan.model.reads_source:
         return
     family = family_of(plan.engine)
     compiled = family == "tensorrt_llm" and tensorrt_llm.is_compiled(plan.engine)
@@ -63,24 +64,34 @@ def _check_encoder(plan: ServingPlan) -> None:
     )
 
 
-#: Kinds of recurrent mixer that an engine has no model of. vLLM: none of its registry of models
-#: (vllm/model_executor/models/registry.py) is RWKV; TensorRT-LLM: those of its PyTorch backend that
-#: have one are Nemotron-H, Granite 4, Qwen3-Next and Qwen3.5 (docs/source/models/
-#: supported-models.md).
+#: Kinds of recurrent mixer, and families, that an engine has no model of. vLLM: none of its
+#: registry of models (vllm/model_executor/models/registry.py) is RWKV, xLSTM or JetMoE;
+#: TensorRT-LLM: those of its PyTorch backend that have a recurrent mixer are Nemotron-H, Granite 4,
+#: Qwen3-Next and Qwen3.5 (docs/source/models/supported-models.md).
 _LACKED: Final[Mapping[str, tuple[str, ...]]] = {
-    "vllm": ("rwkv7",),
-    "tensorrt_llm": ("convolution", "kimi_delta", "lightning", "mamba1", "rwkv7"),
+    "vllm": ("jet", "jetmoe", "rg_lru", "rwkv7", "xlstm"),
+    "sglang": ("jetmoe", "rg_lru", "xlstm"),
+    "tensorrt_llm": (
+        *("convolution", "jet", "jetmoe", "kimi_delta", "lightning", "mamba1"),
+        *("rg_lru", "rwkv7", "xlstm"),
+    ),
 }
 
 
 def _check_mixers(plan: ServingPlan) -> None:
-    """Refuse to start recurrent mixers that the engine has no model of."""
-    family, kind = family_of(plan.engine), plan.model.shape.recurrence
-    if kind in _LACKED.get(family, ()):
+    """Refuse to start a kind of mixer or a family that the engine has no model of."""
+    model, lacked = plan.model, _LACKED.get(family_of(plan.engine), ())
+    words = {
+        model.shape.recurrence: f"with {model.shape.recurrence} mixers",
+        model.family: f"of the {model.family} family",
+    }
+    for kind, said in words.items():
+        if kind not in lacked:
+            continue
         others = [name for name in ENGINES if kind not in _LACKED.get(name, ())]
         raise ScaleModelError(
-            f"engine={plan.engine!r}: starts no model with {kind} mixers, as {plan.model.name} "
-            f"has them; not known to lack them: {', '.join(others)}"
+            f"engine={plan.engine!r}: starts no model {said}, as {model.name} is; "
+            f"not known to lack them: {', '.join(others) or 'none'}"
         )
 
 

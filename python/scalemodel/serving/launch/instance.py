@@ -154,6 +154,12 @@ class Instance:
         return self.plan.model.shape.encoder_layers > 0
 
     @property
+    def medium(self) -> str:
+        """What engines call that which a tower reads: a patch of one position is one of sound."""
+        vision = self.plan.model.vision
+        return "audio" if vision is not None and vision.patch == 1 else "image"
+
+    @property
     def hears(self) -> bool:
         """Whether an encoder reads sound for the decoder."""
         return self.plan.model.shape.encoder_channels > 0

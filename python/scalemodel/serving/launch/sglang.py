@@ -157,7 +157,7 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     if instance.grammar_backend:
         words += ["--grammar-backend", instance.grammar_backend]
     if instance.images:
-        words += ["--limit-mm-data-per-request", json.dumps({"image": instance.images})]
+        words += ["--limit-mm-data-per-request", json.dumps({instance.medium: instance.images})]
         if instance.plan.layout.encoder_data_parallel:
             words.append("--mm-enable-dp-encoder")
     if not instance.prefix_caching or instance.role == "decode":

@@ -143,7 +143,7 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     if instance.hears:
         words += ["--limit-mm-per-prompt", json.dumps({"audio": 1})]
     if instance.images:
-        words += ["--limit-mm-per-prompt", json.dumps({"image": instance.images})]
+        words += ["--limit-mm-per-prompt", json.dumps({instance.medium: instance.images})]
         if instance.plan.layout.encoder_data_parallel:
             words += ["--mm-encoder-tp-mode", "data"]
     if instance.role:
