@@ -199,6 +199,7 @@ double ngram_parameters(const DecoderShape& shape) {
 }  // namespace
 
 bool Model::generates() const {
+  if (vocab < 2) return false;
   const auto sees_all = [](const LayerOperator& op) {
     return op.kind == OperatorKind::attention && !op.causal && !op.of_source;
   };

@@ -107,7 +107,7 @@ struct Model {
   }
   /// What encodes before the decoder runs, if anything does.
   const VisionTower& tower() const { return encoder.present() ? encoder : vision; }
-  /// Its tokens see none behind them: what it answers comes token by token.
+  /// Its tokens see none behind them and it ends in words: what it answers comes token by token.
   bool generates() const;
   /// Published convention: main stack and vision tower, multi-token-prediction modules left out.
   double parameters() const;
