@@ -11,9 +11,10 @@ from scalemodel.resolve.tasks import Training
 def warn_of_positions(model: Model, tokens: float, given: str, stacklevel: int = 4) -> None:
     """A warning where a model has learned fewer positions than a sequence has tokens.
 
-    The table is a choice of whoever trains, and published runs made it as long as their sequences
-    (MPT, llm-foundry, max_seq_len), so that the question has an answer; a checkpoint as it is has
-    none for the tokens behind. Some tables count rows that no token stands at (OPT 2, BERT 2).
+    The table is a choice of the run that trains it, and published ones made it as long as their
+    sequences (MPT, llm-foundry, max_seq_len), so that the question has an answer; a checkpoint as
+    it is has none for the tokens behind. Some tables count rows that no token stands at (OPT 2,
+    BERT 2).
 
     Parameters
     ----------
