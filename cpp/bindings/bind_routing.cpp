@@ -13,6 +13,7 @@
 #include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/routing/exact/few_sizes.hpp"
 #include "scalemodel/routing/policies/ecmp.hpp"
 #include "scalemodel/routing/route.hpp"
 #include "scalemodel/routing/simulation/controller.hpp"
@@ -383,6 +384,8 @@ void bind_routing(py::module_& m) {
   m.def("ring_traffic", &ring_traffic, py::arg("graph"), py::arg("jobs"), py::arg("placement"),
         py::arg("server"), py::arg("seed"), py::arg("drop_local"),
         "Flows of placed ring jobs, and the NICs of every job.");
+  m.attr("MAX_FLOW_SIZES") = kMaxFlowSizes;
+  m.attr("MAX_LINK_UNITS") = kMaxLinkUnits;
   m.def("route_flows", &route_flows, py::arg("graph"), py::arg("flows"), py::arg("options"),
         py::arg("max_paths") = 256, py::arg("detours") = 0,
         "Chosen paths, rates, job values, loads and bounds.");

@@ -30,7 +30,7 @@ Does a job run as fast as it should?
     `calibrate`, `calibrate_spread`
 How does a strategy reach another tool, and how does a model come from one?
     `launch`, `read_settings`, `launch_serving`, `read_serving`, `launch_rl`, `read_rl`,
-    `launch_tuning`, `write_kineto`, `write_chakra`, `read_chakra`, `from_torch`
+    `launch_tuning`, `read_tuning`, `write_kineto`, `write_chakra`, `read_chakra`, `from_torch`
 
 A question has four parts: a `model` (or `compose`), a `cluster` (or `mixed_cluster`), a task
 (`Training`, `FineTuning`, `Inference`, `Generation`), and a `Strategy`, `GroupStrategy` or

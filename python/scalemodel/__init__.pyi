@@ -119,6 +119,9 @@ from scalemodel.interop.post_training_settings import (
     RlSettings as RlSettings,
 )
 from scalemodel.interop.post_training_settings import (
+    TuningSettings as TuningSettings,
+)
+from scalemodel.interop.post_training_settings import (
     launch_rl as launch_rl,
 )
 from scalemodel.interop.post_training_settings import (
@@ -126,6 +129,9 @@ from scalemodel.interop.post_training_settings import (
 )
 from scalemodel.interop.post_training_settings import (
     read_rl as read_rl,
+)
+from scalemodel.interop.post_training_settings import (
+    read_tuning as read_tuning,
 )
 from scalemodel.interop.serving_settings import (
     ServingSettings as ServingSettings,

@@ -277,6 +277,8 @@ shell("estimate llama3_8b --cluster dgx_h100 --global-batch 64")
     --sequence | are required | tokens per sequence | --sequence N
 shell("estimat JOB")
     COMMAND | 'estimat' | choose from 'estimate' | did you mean
+shell("data-loading JOB --tp 8 --read host_memory")
+    read | 'host_memory' | must be one of | local_disk
 shell("estimate JOB --gpus 64")
     --gpus | no such option | --accelerators | did you mean
 shell("serve llama3_8b --cluster dgx_h100 --ttft .5")

@@ -32,6 +32,17 @@ struct StepContext {
   const Task& task() const { return tables.task(); }
 };
 
+/// The stage of a class that holds most micro-batches, and how many.
+inline int fullest_index(const StepContext& c, const StageClass& stage) {
+  return fullest_index(c.schedule, c.degrees.pp, stage.first_index, stage.last_index,
+                       c.degrees.micro_batches);
+}
+inline double in_flight(const StepContext& c, const StageClass& stage) {
+  return in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, fullest_index(c, stage),
+                   c.degrees.micro_batches) *
+         (c.stages.mirrored ? 2 : 1);
+}
+
 /// Goes over to the shards of a strategy that shares the rest of the context.
 inline void set_shards(StepContext& c, const Strategy& strategy, const Degrees& degrees) {
   c.strategy = strategy;

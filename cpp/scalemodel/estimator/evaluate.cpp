@@ -384,7 +384,7 @@ Bytes reported_memory(const Tables& tables, const Strategy& strategy,
   const StageLayout* stages = tables.find_stages(strategy, degrees);
   if (cell == nullptr || stages == nullptr) return estimate.memory_allocated;
   const StepContext c = make_context(tables, strategy, degrees, *cell, *stages);
-  const StageClass& last = std::ranges::max(stages->classes, {}, &StageClass::first_index);
+  const StageClass& last = std::ranges::max(stages->classes, {}, &StageClass::last_index);
   return memory_by_kind(c, last, stage_parameters(c, last)).allocated();
 }
 

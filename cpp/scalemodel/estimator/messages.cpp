@@ -134,7 +134,7 @@ std::vector<StageClass> stages_one_by_one(const Tables& tables, const Degrees& d
     for (std::size_t k = 0; k < kMaxLayerKinds; ++k) stage.layers[k] += chunks[i].layers[k];
     stage.embedding = stage.embedding || chunks[i].embedding;
     stage.head = stage.head || chunks[i].head;
-    stage.first_index = static_cast<int>(i / per_stage);
+    stage.first_index = stage.last_index = static_cast<int>(i / per_stage);
     stage.count = 1;
   }
   return stages;

@@ -47,7 +47,7 @@ std::vector<StageClass> chunks_of(const Model& model, const std::vector<int>& la
   std::size_t layer = 0;
   for (std::size_t s = 0; s < layers.size(); ++s) {
     for (int n = layers[s]; n > 0; --n, ++layer) ++chunks[s].layers[model.layer_kind[layer]];
-    chunks[s].first_index = static_cast<int>(s);
+    chunks[s].first_index = chunks[s].last_index = static_cast<int>(s);
     chunks[s].count = 1;
     chunks[s].stage_layers = layers[s];
   }

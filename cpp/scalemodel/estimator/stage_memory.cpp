@@ -70,9 +70,7 @@ void add_secondary(ResidentMemory& memory, const StepContext& c,
 /// What micro-batches in flight save.
 void add_activations(PassingMemory& memory, const StepContext& c, const StageClass& stage) {
   const double share = c.stages.mirrored ? 0.5 : 1;
-  const double held = in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, stage.first_index,
-                                c.degrees.micro_batches) *
-                      (c.stages.mirrored ? 2 : 1);
+  const double held = in_flight(c, stage);
   const Bytes per_micro_batch = share * saved_bytes(c, stage);
   memory.activations = held * per_micro_batch;
   const auto heads = [&](bool logits) {

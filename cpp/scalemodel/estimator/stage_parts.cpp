@@ -77,9 +77,7 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   parts.optimizer = optimizer_time(c, stage, cost);
   if (c.strategy.offload_optimizer) parts.optimizer_transfer = optimizer_transfer(c, stage, cost);
   parts.memory = peak_memory(c, stage, cost);
-  parts.in_flight =
-      in_flight(c.schedule, degrees.pp, degrees.vpp, stage.first_index, degrees.micro_batches) *
-      (stages.mirrored ? 2 : 1);
+  parts.in_flight = in_flight(c, stage);
   parts.head_in_flight = head_in_flight(c.schedule, degrees.pp, degrees.micro_batches, false);
   return parts;
 }

@@ -121,7 +121,7 @@ inline Estimate states_of(const StepContext& c) {
   }
   Estimate e;
   set_states(e, c, fullest, update, transfer);
-  set_memory(e, most, c.stack(), c.stages.classes[fullest.number].first_index);
+  set_memory(e, most, c.stack(), fullest_index(c, c.stages.classes[fullest.number]));
   return e;
 }
 
@@ -132,7 +132,7 @@ inline Estimate states_of(const StepContext& c, const StatesByOffload& states) {
   set_states(e, c, fullest, states.update, states.transfer);
   with_stage_states(c, fullest.number, [&](const StageStates& stage) {
     set_memory(e, stage.memory.offloaded(offload_of(c.strategy), stage_passing(c, fullest.number)),
-               c.stack(), c.stages.classes[fullest.number].first_index);
+               c.stack(), fullest_index(c, c.stages.classes[fullest.number]));
   });
   return e;
 }

@@ -215,6 +215,7 @@ bool Model::reads_source() const {
 }
 
 bool Model::generates() const {
+  if (vocab < 2) return false;
   const auto sees_all = [](const LayerOperator& op) {
     return op.kind == OperatorKind::attention && !op.causal && !op.of_source;
   };

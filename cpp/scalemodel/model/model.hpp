@@ -119,7 +119,7 @@ struct Model {
   bool reads_source() const;
   /// What it attends to are images, each a source.
   bool reads_images_apart() const { return encoder.present() && encoder.patch > 1; }
-  /// Its tokens see none behind them: what it answers comes token by token.
+  /// Its tokens see none behind them and it ends in words: what it answers comes token by token.
   bool generates() const;
   /// Published convention: main stack and vision tower, multi-token-prediction modules left out.
   double parameters() const;

@@ -1,6 +1,7 @@
 // Pipeline schedules: what they overlap and how many micro-batches are in flight.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "scalemodel/base/quantity.hpp"
@@ -31,7 +32,9 @@ constexpr double unpaired_passes(Schedule schedule, int pp) {
 /// Micro-batches whose activations stage `index` holds at its peak, in units of all its layers.
 /// 1F1B: min(p - i, m). Interleaved: (2 (p-i-1) + (v-1) p + 1)/v (Megatron's warm-up). Zero-bubble
 /// H1: p, because stage i puts i weight gradients off; H2: 2 p - 1. ZB-V: p, because 2 p of its
-/// chunks. DualPipe: p + 1, over half of what the stage holds; DualPipeV: 2 p + 1 of its chunks.
+/// chunks, or the outward ones of all m and i + 1 of those that come back, where the first of them
+/// is back before 2 p - 1 have set out. DualPipe: p + 1, over half of what the stage holds;
+/// DualPipeV: 2 p + 1 of its chunks.
 constexpr double in_flight(Schedule schedule, int pp, int vpp, int index, double micro_batches) {
   double held = micro_batches;
   switch (schedule) {
@@ -53,13 +56,21 @@ constexpr double in_flight(Schedule schedule, int pp, int vpp, int index, double
       held = 2.0 * pp - 1;
       break;
     case Schedule::zero_bubble_v:
-      held = pp;
+      held = micro_batches + index + 1 < 2 * pp ? 0.5 * (micro_batches + index + 1) : pp;
       break;
     case Schedule::dualpipe_v:
       held = pp + 0.5;
       break;
   }
   return held < micro_batches ? held : micro_batches;
+}
+
+/// Of stages `first` to `last`, the earliest that holds as many as any of them: the first, for
+/// later ones hold no more, but where a ZB-V pipeline does not fill.
+constexpr int fullest_index(Schedule schedule, int pp, int first, int last, double micro_batches) {
+  if (schedule != Schedule::zero_bubble_v) return first;
+  const double full = std::min(2 * pp - 1 - micro_batches, micro_batches - 1);
+  return static_cast<int>(std::clamp<double>(full, first, last));
 }
 
 /// The same of the head, on the last stage or, of layers that go there and back, on the first: what

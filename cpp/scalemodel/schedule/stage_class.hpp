@@ -12,7 +12,7 @@ namespace scalemodel {
 struct StageClass {
   std::array<int, kMaxLayerKinds> layers{};  ///< of each kind
   bool embedding = false, head = false;
-  int first_index = 0;  ///< the earliest such stage: the one with most micro-batches in flight
+  int first_index = 0, last_index = 0;  ///< the earliest and the latest such stage
   int count = 0;
   int stage_layers = 0;  ///< of a chunk: layers of its whole stage; 0 for a stage
 

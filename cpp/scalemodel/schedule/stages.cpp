@@ -75,10 +75,11 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, ChunkPlacemen
     });
     if (found != layout.classes.end()) {
       ++found->count;
+      found->last_index = i;
       continue;
     }
     layout.classes.push_back(stage);
-    layout.classes.back().first_index = i;
+    layout.classes.back().first_index = layout.classes.back().last_index = i;
     layout.classes.back().count = 1;
   }
   return layout;
@@ -97,7 +98,7 @@ std::vector<StageClass> make_chunks(const Model& model, int pp, int vpp, ChunkPl
       const bool turned = placement != ChunkPlacement::rounds && i == 1;
       const std::size_t from_end = in_order.size() - 1 - stage;
       chunks.push_back(in_order[turned ? from_end : i * stages + stage]);
-      chunks.back().first_index = static_cast<int>(stage);
+      chunks.back().first_index = chunks.back().last_index = static_cast<int>(stage);
       chunks.back().count = 1;
       layers += chunks.back().total_layers();
     }

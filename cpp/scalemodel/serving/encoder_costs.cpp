@@ -31,9 +31,8 @@ double request_patches(const Model& model, const RequestMix& mix) {
   };
   if (!model.generates()) {
     throw MalformedQuestion(
-        "model: its tokens see those behind them, so that it generates nothing; `estimate` takes "
-        "it "
-        "with a task `BatchInference`");
+        "model: generates nothing, for its tokens see those behind them or it ends in one score; "
+        "must be a decoder with an LM head");
   }
   const double positions = model.encoder.image_patches;
   if (model.encoder.present()) {

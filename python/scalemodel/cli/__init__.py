@@ -28,6 +28,7 @@ from scalemodel.cli.estimates import add_estimate, record, summary
 from scalemodel.cli.fleets import add_fleet
 from scalemodel.cli.generation import add_generate
 from scalemodel.cli.jobs import add_compare_log, add_launch
+from scalemodel.cli.loadings import add_data_loading
 from scalemodel.cli.merges import add_merge
 from scalemodel.cli.options import Parser, option_name, read_model
 from scalemodel.cli.output import (
@@ -87,6 +88,7 @@ _COMMANDS = (
     add_plan_checkpoints,
     add_plan_spares,
     add_replan,
+    add_data_loading,
     add_rl,
     add_tune,
     add_serve,

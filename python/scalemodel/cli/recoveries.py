@@ -141,7 +141,7 @@ def _failure_group(parser: argparse.ArgumentParser, title: str) -> Any:
     return group
 
 
-def _running_job(options: argparse.Namespace) -> Estimate | None:
+def running_job(options: argparse.Namespace) -> Estimate | None:
     """The estimate asked for; None, and a line that says why, where there is no job to lose."""
     from scalemodel.estimator.estimate import estimate
     from scalemodel.estimator.verdicts import what_is_wrong
@@ -164,7 +164,7 @@ def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 def _replan(options: argparse.Namespace) -> int:
     from scalemodel.economics import replan
 
-    est = _running_job(options)
+    est = running_job(options)
     if est is None:
         return INFEASIBLE
     found = replan(
@@ -193,7 +193,7 @@ def _replan(options: argparse.Namespace) -> int:
 def _plan_spares(options: argparse.Namespace) -> int:
     from scalemodel.economics import plan_spares
 
-    est = _running_job(options)
+    est = running_job(options)
     if est is None:
         return INFEASIBLE
     price = None if options.price is None else number_or_name(options.price)
@@ -241,7 +241,7 @@ def _print_spares(rows: list[dict[str, Any]]) -> None:
 def _plan_checkpoints(options: argparse.Namespace) -> int:
     from scalemodel.economics import plan_checkpoints
 
-    est = _running_job(options)
+    est = running_job(options)
     if est is None:
         return INFEASIBLE
     table = plan_checkpoints(

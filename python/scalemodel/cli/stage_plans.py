@@ -125,7 +125,7 @@ def _plan(options: argparse.Namespace) -> int:
     from scalemodel.catalog import read_toml
     from scalemodel.economics import plan_stages
 
-    read = read_toml(Path(options.file))
+    read = dict(read_toml(Path(options.file)))
     shared: dict[str, Any] = {name: read.pop(name) for name in _SHARED if name in read}
     stages = read.pop("stages", None)
     if not isinstance(stages, list):

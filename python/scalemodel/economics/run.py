@@ -26,6 +26,7 @@ from scalemodel.resolve.prices import (
 )
 
 if TYPE_CHECKING:
+    from scalemodel.post_training.answer import PhasedStep
     from scalemodel.resolve import Cluster
 
 _DAY_S, _HOUR_S = 86400.0, 3600.0
@@ -259,9 +260,10 @@ def _spread(job: Reliability, work_s: float) -> tuple[float, float]:
     return tuple(times.quantile([tail, 1 - tail]) / times.mean())  # type: ignore[return-value]
 
 
-def _bounds(
-    est: Estimate, job: Reliability, time_s: float
+def bounds(
+    est: Estimate | PhasedStep, job: Reliability, time_s: float
 ) -> tuple[float, float] | tuple[None, None]:
+    """Ends of the time of a run, by those of its step and by how failures fall."""
     interval = est.interval()
     if interval is None:
         return None, None
@@ -410,7 +412,7 @@ def training_run(
     if time_s * ettr < rate.step_time_s * _LEAST_STEPS:
         raise _too_short(wanted, amount, est, rate)
     trained = _core.tokens_in(time_s, rate.tokens_per_s, ettr)
-    low_s, high_s = _bounds(est, job, time_s)
+    low_s, high_s = bounds(est, job, time_s)
     cost = None
     if price_per_s is not None:
         cost = _core.rental_cost_usd(time_s, cluster.accelerators, price_per_s)

@@ -23,7 +23,7 @@ from scalemodel.economics.pools import (
     rent_usd,
     waiting_j,
 )
-from scalemodel.economics.run import price_on, training_run, without_price
+from scalemodel.economics.run import bounds, price_on, training_run, without_price
 from scalemodel.economics.stage_plan import StagePlan, StageRun
 from scalemodel.economics.storage import checkpoint_sizes, read_bytes_per_s
 from scalemodel.estimator.estimate import Estimate
@@ -216,10 +216,13 @@ def _phased(stage: Stage, run: StageRun, terms: _Terms) -> StageRun:
     step_s = step.step_time_s + before_s(step)
     time_s = _core.training_time_s(work.steps, 1 / step_s, job.ettr_fraction)
     energy_j = _core.energy_over_run_j(phased_step_j(step, pue), step_s, time_s)
+    low_s, high_s = bounds(step, job, time_s)
     return replace(
         run,
         reliability=job,
         time_s=time_s,
+        time_low_s=low_s,
+        time_high_s=high_s,
         accelerator_hours=run.accelerators * time_s / _HOUR_S,
         ettr_fraction=job.ettr_fraction,
         failures=time_s / job.mttf_s,

@@ -19,9 +19,11 @@ from scalemodel.estimator.explain import Explanation
 from scalemodel.estimator.summary import summary_text
 from scalemodel.estimator.uncertainty import Interval, extrapolations, interval_of
 from scalemodel.estimator.verdicts import verdict_message, what_is_wrong
-from scalemodel.layer_groups.model import ComposedModel, is_composed, refuse_ablation
+from scalemodel.layer_groups.model import ComposedModel, compose, is_composed, refuse_ablation
+from scalemodel.layer_groups.strategy import BatchInference
 from scalemodel.resolve.clusters import Cluster, Network
 from scalemodel.resolve.models import Model
+from scalemodel.resolve.positions import warn_of_sequence
 from scalemodel.resolve.stacks import DEFAULT_STACK, StackLike
 from scalemodel.resolve.tasks import Training
 
@@ -331,7 +333,7 @@ def estimate(
     model, cluster : object or anything `sm.model` and `sm.cluster` take
         Or a model of layer groups, as `sm.compose` makes it.
     task : Training, FineTuning or Inference
-        Of a model of layer groups also BatchInference.
+        Or BatchInference, which layer groups answer: those of a decoder too.
     strategy : Strategy, optional
         Default: everything data-parallel with sharded optimizer states. A model of layer groups
         takes a GroupStrategy; a Strategy of tp, ep and data parallelism fills all of its groups.
@@ -357,6 +359,10 @@ def estimate(
     ------
     ScaleModelError : unknown name or malformed argument.
 
+    Warns
+    -----
+    UserWarning : sequences longer than the positions that the model has learned.
+
     Examples
     --------
     >>> import scalemodel as sm
@@ -375,6 +381,8 @@ def estimate(
         engine = None if stack == DEFAULT_STACK else stack
         return estimate_serving(model, cluster, task, strategy, engine)
     cluster = resolve.with_network(resolve.cluster(cluster), network)
+    if isinstance(task, BatchInference):
+        model = compose(cast("Any", model))
     if is_composed(model):
         from scalemodel.layer_groups.estimate import estimate_groups
 
@@ -382,6 +390,7 @@ def estimate(
         return estimate_groups(model, cluster, task, plan, stack, ablation)
     model = resolve.model(cast("str | Path | Model | dict[str, Any]", model))
     refuse_ablation(ablation)
+    warn_of_sequence(model, task)
     if strategy is None:
         strategy = _core.Strategy()
     if not isinstance(strategy, _core.Strategy):

@@ -17,6 +17,7 @@ from scalemodel.base.words import named_arguments
 from scalemodel.estimator.evaluation import tables_for
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.clusters import PARTS_KEY
+from scalemodel.resolve.positions import warn_of_sequence
 from scalemodel.resolve.reader import Reader, is_path
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
@@ -242,7 +243,9 @@ def estimate_mixed(
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
     if not isinstance(strategy, _core.Strategy):
         raise ScaleModelError(f"strategy={strategy!r}: must be a Strategy")
-    return answer_mixed(resolve.model(model), cluster, task, strategy, split=split, stack=stack)[0]
+    chosen = resolve.model(model)
+    warn_of_sequence(chosen, task)
+    return answer_mixed(chosen, cluster, task, strategy, split=split, stack=stack)[0]
 
 
 def answer_mixed(

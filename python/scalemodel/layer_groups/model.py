@@ -249,6 +249,11 @@ def _of_decoder(model: resolve.Model) -> ComposedModel:
             f"model={model.name!r}: an encoder and a decoder that attends to it are no chain of "
             "layer groups; estimate and serve take the model itself"
         )
+    if model.scalar_head:
+        raise ScaleModelError(
+            f"model={model.name!r}: ends in one score in place of words, for which layer groups "
+            "have no head; must have an LM head"
+        )
     parts = _core.decoder_groups(model.shape)
     groups = [
         DecoderPart(name=part.name, shape=model.shape, part=index)

@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 import scalemodel._core as _core
 from scalemodel.base.text import time_text
-from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.estimate import INTERVAL_COLUMNS, Estimate
+from scalemodel.estimator.uncertainty import Interval
 from scalemodel.post_training.task import Rl, Sequences
+from scalemodel.post_training.weights import reference
 from scalemodel.serving.plans import cells_html
 from scalemodel.serving.serve import Serving
 
@@ -45,6 +47,22 @@ class PhasedStep(ABC):
         """Tokens of prompts and answers a second, over the accelerators of all pools."""
         sequences_per_s = self.task.sequences / self.step_time_s
         return sequences_per_s * self.task.mean_length() / self.accelerators
+
+    def interval(self) -> Interval | None:
+        """Where a measured step would lie; None where the step cannot run, or none was measured."""
+        return None
+
+    @property
+    @abstractmethod
+    def extrapolates(self) -> tuple[str, ...]:
+        """In what the question lies beyond every measured run; empty inside what was measured."""
+
+    def _ends(self) -> dict[str, Any]:
+        """Ends of the interval, and why it is wide or there is none."""
+        interval = self.interval()
+        low_s, high_s = (None, None) if interval is None else interval[:2]
+        ends = (low_s, high_s, "; ".join(self.extrapolates))
+        return dict(zip(INTERVAL_COLUMNS, ends, strict=True))
 
     @abstractmethod
     def _pools(self) -> Sequence[str]:
@@ -200,6 +218,36 @@ class RlEstimate(PhasedStep):
         critic = None if self.critic is None else self.critic.core
         return _core.learning_memory_bytes(self.training.core, critic)
 
+    def interval(self) -> Interval | None:
+        """Where a measured step would lie four times in five, by published steps.
+
+        They are of few frameworks and models, and constants of the frameworks have seen them. It is
+        no narrower than that of the training in it. None where the step cannot run.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Rl(prompts=16, generations=16, prompt_tokens=128, generated_tokens=800,
+        ...              limit_tokens=4096)
+        >>> plan = sm.Strategy(tp=2, recompute="full")
+        >>> step = sm.estimate_rl("llama3_8b", "dgx_h100", task, plan)
+        >>> round(step.interval().high_s / step.step_time_s, 1)
+        1.9
+        """
+        trained = self.training.interval()
+        if trained is None or not math.isfinite(self.step_time_s):
+            return None
+        known = reference("interval")
+        factor = max(known.number("factor"), trained.high_s / self.training.step_time_s)
+        return Interval(
+            self.step_time_s / factor, self.step_time_s * factor, known.number("coverage_fraction")
+        )
+
+    @property
+    def extrapolates(self) -> tuple[str, ...]:
+        """In what the training lies beyond every measured run; empty inside what was measured."""
+        return self.training.extrapolates
+
     def _pools(self) -> Sequence[str]:
         if self.colocated:
             return ("both",) * 9
@@ -236,5 +284,6 @@ class RlEstimate(PhasedStep):
                 "rollout_period_s": self.rollout_period_s,
                 "rollout_memory_bytes": self.rollout_memory_bytes,
                 "train_memory_bytes": self.train_memory_bytes,
+                **self._ends(),
             }
         )

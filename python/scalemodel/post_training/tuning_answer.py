@@ -93,6 +93,22 @@ class TuningEstimate(PhasedStep):
         """Whether a teacher scores on accelerators of its own."""
         return self.frozen == "apart"
 
+    @property
+    def extrapolates(self) -> tuple[str, ...]:
+        """That no step of the kind was ever measured: it has no `interval`, its training has.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Preference(pairs=128, prompt_tokens=200, generated_tokens=300,
+        ...                      limit_tokens=2048)
+        >>> step = sm.estimate_tuning("llama3_8b", "dgx_h100", task, sm.Strategy(tp=2))
+        >>> step.extrapolates, step.interval() is None, step.training.interval() is None
+        (('no measured step of preference tuning',), True, False)
+        """
+        kind = "preference tuning" if isinstance(self.task, Preference) else "distillation"
+        return (f"no measured step of {kind}", *self.training.extrapolates)
+
     def _pools(self) -> Sequence[str]:
         teacher = "teacher" if self.teacher_apart else "training"
         rollout = "training" if self.colocated else "rollout"
@@ -133,5 +149,6 @@ class TuningEstimate(PhasedStep):
                 "rollout_memory_bytes": self.rollout_memory_bytes,
                 "teacher_memory_bytes": self.teacher_memory_bytes,
                 "train_memory_bytes": self.train_memory_bytes,
+                **self._ends(),
             }
         )

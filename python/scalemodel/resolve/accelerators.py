@@ -242,7 +242,8 @@ def build_accelerator(table: Table) -> _core.Accelerator:
         scan=_scan(top.sub("scan")),
         power=_power(top.sub("power")),
     )
-    host.known.add("serving_slowdown")  # read with the kernels of serving engines
+    # Read with the kernels of serving engines, and with nodes.
+    host.known.update(("serving_slowdown", "memory", "power"))
     for reader in (memory, host, attention, elementwise):
         reader.finish()
     about = ("name", "title", "vendor", "architecture", "year", "aliases", "kernels")

@@ -384,16 +384,17 @@ def cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
     usual_node = min(8, Reader(domain, "scale_up").count("domain", 8) or 8)
     per_node = node.count("accelerators", usual_node)
     usual = Reader(catalog.load("reference", "cluster_defaults"), "reference/cluster_defaults")
+    # A CPU that is part of an accelerator comes with it; others are those of usual nodes.
+    host = Reader(accelerator.get("host", {}), f"{accelerator_name}.host")
+    each_w = host.quantity("power", "w", usual.sub("node").quantity("host_power", "w"))
+    own_bytes = per_node * host.quantity("memory", "bytes", 0.0)
+    host_bytes = own_bytes or usual.sub("node").quantity("host_memory", "bytes")
     core = _core.Cluster(
         accelerator=build_accelerator(accelerator),
         node_accelerators=per_node,
         accelerators=per_node,
-        host_power_w=node.quantity(
-            "host_power", "w", per_node * usual.sub("node").quantity("host_power", "w")
-        ),
-        host_memory_bytes=node.quantity(
-            "host_memory", "bytes", usual.sub("node").quantity("host_memory", "bytes")
-        ),
+        host_power_w=node.quantity("host_power", "w", per_node * each_w),
+        host_memory_bytes=node.quantity("host_memory", "bytes", host_bytes),
         scale_up=build_scale_up(scale_up),
         fabric=build_fabric(top.sub("fabric")),
         pue=power.number("pue", usual.sub("power").number("pue")),

@@ -102,6 +102,32 @@ class Model:
         """Parameters one token meets."""
         return int(self.core.active_parameters)
 
+    def check_generates(self) -> None:
+        """An error that names a model which generates nothing, where it is to be served.
+
+        Examples
+        --------
+        >>> try:
+        ...     model("bert_base_uncased").check_generates()
+        ... except ScaleModelError as error:
+        ...     print(str(error).partition(": ")[2])
+        its tokens see those behind them, so that it generates nothing; `estimate` takes it with \
+a task `BatchInference`; must be a decoder to serve answers
+        """
+        if self.core.generates:
+            return
+        if self.scalar_head:
+            why = (
+                "ends in one score in place of words, so that it generates nothing; must have an "
+                "LM head to serve answers"
+            )
+        else:
+            why = (
+                "its tokens see those behind them, so that it generates nothing; `estimate` takes "
+                "it with a task `BatchInference`; must be a decoder to serve answers"
+            )
+        raise ScaleModelError(f"model={self.name!r}: {why}", code="malformed")
+
     @property
     def reads_source(self) -> bool:
         """Whether layers attend to a source: what an encoder reads, or an image that stands apart.

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,7 +141,7 @@ class Reader:
 
 def merged(base: Table, changes: Table) -> dict[str, Any]:
     """`base` with `changes` laid over it, table by table; cells are replaced whole."""
-    result = copy(base) if isinstance(base, dict) else dict(base)
+    result = dict(base)
     for key, cell in changes.items():
         below = result.get(key)
         is_table = isinstance(cell, Mapping) and "value" not in cell
@@ -150,7 +149,7 @@ def merged(base: Table, changes: Table) -> dict[str, Any]:
             result[key] = merged(below, cell)
         else:
             result[key] = cell
-    return result
+    return catalog.Entry(result, base.where) if isinstance(base, catalog.Entry) else result
 
 
 def freeze(table: object) -> object:

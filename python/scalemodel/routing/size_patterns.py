@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import scalemodel._core as _core
 from scalemodel.routing.mixed_integer import Program, solve
-
-#: Most distinct sizes, and units that a link carries, that patterns are listed for.
-_MAX_SIZES, _MAX_UNITS = 8, 64
 
 #: The links of every path that a flow may take.
 PathLinks = tuple[tuple[int, ...], ...]
@@ -39,7 +37,7 @@ def few_sizes(
     """Classes of flows alike; None where links differ or sizes are many or share no unit."""
     flow, path, link = paths["flow"], paths["path"], paths["link"]
     sizes = np.unique(size_bytes[flow])
-    if not len(flow) or len(sizes) > _MAX_SIZES or (sizes != np.round(sizes)).any():
+    if not len(flow) or len(sizes) > _core.MAX_FLOW_SIZES or (sizes != np.round(sizes)).any():
         return None
     if len(np.unique(capacity[link])) > 1:
         return None
@@ -165,7 +163,7 @@ def least_units(
     started = time.perf_counter()
     full = int(np.ceil(bound_s / few.unit_s * (1 - 1e-9)))
     known = round(drain_s / few.unit_s)
-    if known > _MAX_UNITS:
+    if known > _core.MAX_LINK_UNITS:
         return None
     while full < known:
         left_s = time_limit_s - (time.perf_counter() - started)

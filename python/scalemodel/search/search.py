@@ -14,9 +14,11 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.progress import Progress
 from scalemodel.base.words import named_arguments
 from scalemodel.layer_groups.model import is_composed, refuse_ablation
+from scalemodel.layer_groups.strategy import BatchInference
 from scalemodel.resolve import Network
 from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.models import ModelLike
+from scalemodel.resolve.positions import warn_of_sequence
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.frameworks import startable
@@ -50,9 +52,18 @@ def question_of(
     Raises
     ------
     ScaleModelError : malformed question.
+
+    Warns
+    -----
+    UserWarning : sequences longer than the positions that the model has learned.
     """
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
+    if isinstance(task, BatchInference):
+        raise ScaleModelError(
+            "task: is a BatchInference, which layer groups take (sm.compose makes them of a "
+            "decoder); must be a Training or FineTuning of a decoder"
+        )
     if space is None:
         space = Space()
     elif isinstance(space, Mapping):
@@ -61,7 +72,9 @@ def question_of(
         raise ScaleModelError(f"space={space!r}: must be a Space or a mapping of its arguments")
     resolve.stack(stack)
     cluster = resolve.with_network(resolve.cluster(cluster), network)
-    return Question(resolve.model(model), cluster, task, space, stack)
+    chosen = resolve.model(model)
+    warn_of_sequence(chosen, task)
+    return Question(chosen, cluster, task, space, stack)
 
 
 def _search_shard(shard: Shard) -> Ranking:

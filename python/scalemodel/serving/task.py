@@ -13,6 +13,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.words import choice, named_fields
 from scalemodel.resolve import Model, model
 from scalemodel.resolve.engines import CACHE_FORMATS, WEIGHT_FORMATS
+from scalemodel.resolve.positions import warn_of_positions
 
 WeightPrecision = Literal["bf16", "fp16", "fp8", "fp8_block", "fp4", "int8", "int4", "mxfp4"]
 CachePrecision = Literal["bf16", "fp16", "fp8", "fp4"]
@@ -264,6 +265,14 @@ class Inference:
     def read_by(self, served: Model) -> Inference:
         """The same, with the source that every request to a model of fixed windows has.
 
+        Raises
+        ------
+        ScaleModelError : a model that generates nothing.
+
+        Warns
+        -----
+        UserWarning : requests longer than the positions that the model has learned.
+
         Examples
         --------
         >>> import scalemodel as sm
@@ -271,7 +280,13 @@ class Inference:
         >>> task.read_by(sm.model("whisper_large_v3")).source_tokens
         1500
         """
+        served.check_generates()
         positions = served.source_positions
+        warn_of_positions(
+            served,
+            self.input_tokens + self.output_tokens,
+            f"input_tokens={self.input_tokens:g}, output_tokens={self.output_tokens:g}",
+        )
         if not positions or self.source_tokens:
             return self
         # An image that layers attend to is the source of a request, which has one.

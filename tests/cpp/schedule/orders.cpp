@@ -98,17 +98,20 @@ TEST_CASE("no stage keeps more micro-batches than the closed form says of the fi
       }
       CHECK(held == 0);
       fullest = std::max(fullest, peak);
+      // Stages of a ZB-V pipeline that does not fill hold what the passes before them let in.
+      if (shape.schedule == Schedule::zero_bubble_v && shape.pp > 1) {
+        CHECK(peak == 2 * in_flight(shape.schedule, shape.pp, 2, stage, shape.micro_batches));
+      }
     }
-    const double closed =
-        in_flight(shape.schedule, shape.pp, shape.vpp, 0, shape.micro_batches) * chunks_of(shape);
-    CHECK(fullest <= closed + 1e-9);
-    // A last, smaller group of an interleaved schedule, an odd batch of DualPipe, or one that ends
-    // before ZB-V's stages are full, fills less.
     const int m = shape.micro_batches;
-    const bool whole = shape.schedule == Schedule::interleaved     ? m % shape.pp == 0
-                       : shape.schedule == Schedule::dualpipe      ? m % 2 == 0
-                       : shape.schedule == Schedule::zero_bubble_v ? m >= 2 * shape.pp - 1
-                                                                   : true;
+    const int most = fullest_index(shape.schedule, shape.pp, 0, shape.pp - 1, m);
+    const double closed =
+        in_flight(shape.schedule, shape.pp, shape.vpp, most, m) * chunks_of(shape);
+    CHECK(fullest <= closed + 1e-9);
+    // A last, smaller group of an interleaved schedule, or an odd batch of DualPipe, fills less.
+    const bool whole = shape.schedule == Schedule::interleaved ? m % shape.pp == 0
+                       : shape.schedule == Schedule::dualpipe  ? m % 2 == 0
+                                                               : true;
     if (whole) CHECK(fullest == testing::Approx(closed));
   }
 }

@@ -18,7 +18,8 @@ TEST_CASE("micro-batches in flight equal the published closed forms") {
         CHECK(in_flight(Schedule::one_f_one_b, p, 1, i, m) == std::min<double>(p - i, m));
         CHECK(in_flight(Schedule::zero_bubble, p, 1, i, m) == std::min<double>(p, m));
         CHECK(in_flight(Schedule::zero_bubble_2p, p, 1, i, m) == std::min<double>(2 * p - 1, m));
-        CHECK(in_flight(Schedule::zero_bubble_v, p, 2, i, m) == std::min<double>(p, m));
+        CHECK(in_flight(Schedule::zero_bubble_v, p, 2, i, m) ==
+              std::min({static_cast<double>(p), m, (m + i + 1) / 2}));
         for (const int v : {1, 2, 4}) {
           CHECK(in_flight(Schedule::interleaved, p, v, i, m) <= m);
         }
@@ -41,7 +42,23 @@ TEST_CASE("micro-batches in flight equal the published closed forms") {
   }
 }
 
-TEST_CASE("earlier stages never hold less") {
+TEST_CASE("no stage of a class holds more than its fullest, and none before it as much") {
+  for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zero_bubble_v}) {
+    for (const double m : {1.0, 3.0, 8.0, 11.0, 15.0, 32.0}) {
+      CAPTURE(m);
+      for (int first = 0; first < 8; ++first) {
+        const int most = fullest_index(schedule, 8, first, 7, m);
+        const double held = in_flight(schedule, 8, 2, most, m);
+        for (int i = first; i < 8; ++i) {
+          CHECK(in_flight(schedule, 8, 2, i, m) <= held);
+          if (i < most) CHECK(in_flight(schedule, 8, 2, i, m) < held);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("earlier stages of a full pipeline never hold less") {
   for (const Schedule schedule :
        {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zero_bubble,
         Schedule::dualpipe, Schedule::zero_bubble_2p, Schedule::zero_bubble_v,

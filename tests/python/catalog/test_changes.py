@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -221,3 +223,40 @@ def test_the_key_that_an_entry_gives_by_its_former_name_counts_over_its_base(
     write(tmp_path, "engines", "mine", text)
     monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", str(tmp_path))
     assert engine("mine") == engine("vllm_v1").replace(max_batched_tokens=1000)
+
+
+def changed(change: Callable[[Any], object]) -> str:
+    """What is said to those who change an entry of the catalogue."""
+    with pytest.raises(TypeError, match="do not change") as refused:
+        change(catalog.load("accelerators", "h100_sxm_80"))
+    return str(refused.value)
+
+
+def test_answers_do_not_move_with_what_callers_do_to_an_entry() -> None:
+    before_s = step_time_s()
+    assert "h100_sxm_80.gemm:" in changed(lambda entry: entry["gemm"].update(x=1))
+    assert "h100_sxm_80.aliases:" in changed(lambda entry: entry["aliases"].append("mine"))
+    changed(lambda entry: entry.pop("compute"))
+    changed(lambda entry: entry["compute"].setdefault("bf16", "1 TFLOP/s"))
+    changed(lambda entry: entry["aliases"].sort())
+    catalog.forget()
+    assert step_time_s() == before_s
+
+
+def test_a_deep_copy_of_an_entry_is_ones_own() -> None:
+    entry = catalog.load("accelerators", "h100_sxm_80")
+    own = copy.deepcopy(entry)
+    assert own == entry
+    assert type(own["compute"]) is dict
+    assert type(own["aliases"]) is list
+    own["compute"]["bf16"]["value"] = "1 TFLOP/s"
+    own["aliases"].clear()
+    assert catalog.load("accelerators", "h100_sxm_80") == entry != own
+
+
+def test_entries_travel_between_processes() -> None:
+    entry = catalog.load("accelerators", "h100_sxm_80")
+    travelled = pickle.loads(pickle.dumps(entry))
+    assert travelled == entry
+    assert type(travelled["aliases"]) is type(entry["aliases"])
+    assert travelled["compute"].where == entry["compute"].where

@@ -1,4 +1,4 @@
-"""``replan``, ``plan-spares``, ``plan-checkpoints``: as Python answers, and what cannot run."""
+"""Commands of failures, checkpoints and data: as Python answers, and what cannot run."""
 
 from __future__ import annotations
 
@@ -90,3 +90,18 @@ def test_too_many_lost_nodes_are_a_mistake(run: Any) -> None:
     ran = run("replan", *ASKED, "--lost-nodes", "9")
     assert ran.code == 2
     assert "lost_nodes=9" in ran.err
+
+
+def test_data_loading_answers_as_python_does(run: Any) -> None:
+    asked = ["data-loading", *JOB, *TASK, *STRATEGY, "--read", "object_store", "--cores", "16"]
+    asked += ["--images-per-sample", "2000"]
+    found = sm.data_loading(python_estimate(), read="object_store", cores=16, images=2000)
+    ran = run(*asked, "--json")
+    assert ran.code == 3  # every step waits
+    assert json.loads(ran.out) == found.to_dict()
+    (row,) = csv.DictReader(io.StringIO(run(*asked, "--csv").out))
+    assert row["bound"] == found.bound == "decode"
+    assert float(row["decode_per_s"]) == found.rates_per_s["decode"]
+    table = run(*asked).out.partition("part ")[2].splitlines()
+    assert [line.split()[0] for line in table if line.endswith("binds")] == ["decode"]
+    assert run("data-loading", *JOB, *TASK, *STRATEGY).code == 0

@@ -154,7 +154,16 @@ def test_post_training_takes_its_steps(rl: Any) -> None:
     assert stage.cost_usd == pytest.approx(8 * 2.0 * 500 * rl.step_time_s / 3600, rel=1e-12)
     assert stage.samples == 500 * 256
     assert stage.energy_j == pytest.approx(500 * phased_step_j(rl), rel=1e-12)
-    assert stage.time_low_s is None
+    interval = rl.interval()
+    assert stage.time_low_s == pytest.approx(500 * interval.low_s, rel=1e-12)
+    assert stage.time_high_s == pytest.approx(500 * interval.high_s, rel=1e-12)
+
+
+def test_a_kind_of_step_that_was_never_measured_has_no_interval(est: sm.Estimate, dpo: Any) -> None:
+    plan = sm.plan_stages([sm.Stage("sft", est, tokens=1e9), sm.Stage("dpo", dpo, steps=10)])
+    assert plan.time_low_s is None
+    assert plan.lacking("time_low_s") == ("dpo",)
+    assert "no interval of dpo" in str(plan)
 
 
 def test_failures_lengthen_post_training(rl: Any) -> None:
@@ -255,15 +264,15 @@ def test_a_step_of_post_training_that_cannot_run_says_why(est: sm.Estimate) -> N
     assert plan.reason == f"rl: {step.reason}"
 
 
-def test_totals_say_which_stages_lack_a_number(est: sm.Estimate, rl: Any) -> None:
+def test_totals_say_which_stages_lack_a_number(est: sm.Estimate, dpo: Any) -> None:
     ascend = sm.cluster({"accelerator": "ascend_910b"})
     task = sm.Training(global_batch=64, sequence=4096)
     unpriced = sm.estimate("llama3_8b", ascend, task, LAYOUT)
-    plan = sm.plan_stages([sm.Stage("a", unpriced, tokens=1e10), sm.Stage("rl", rl, steps=10)])
+    plan = sm.plan_stages([sm.Stage("a", unpriced, tokens=1e10), sm.Stage("dpo", dpo, steps=10)])
     assert plan.cost_usd is None
     assert plan.lacking("cost_usd") == ("a",)
     assert plan.time_low_s is None
-    assert plan.lacking("time_low_s")[-1] == "rl"
+    assert plan.lacking("time_low_s")[-1] == "dpo"
     reason = plan.table.reason.tolist()[-1]
     assert "no cost_usd of a" in reason
     assert "interval" in reason

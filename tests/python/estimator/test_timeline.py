@@ -78,6 +78,24 @@ def test_the_slowest_rank_is_busy_as_long_as_estimated(
     assert busiest_s == pytest.approx(est.compute_s, rel=0.005)
 
 
+@pytest.mark.parametrize("micro_batches", [1, 3, 4, 6, 7, 16])
+def test_a_pipeline_that_turns_around_peaks_where_its_estimate_says(micro_batches: int) -> None:
+    """Below 2 pp - 1 micro-batches, its first stages do not fill: they hold (m + i + 1) / 2."""
+    task = sm.Training(global_batch=micro_batches, sequence=4096)
+    strategy = sm.Strategy(tp=4, pp=4, dp=1, schedule="zero_bubble_v")
+    est = sm.estimate("llama3_8b", sm.cluster("dgx_h100", nodes=2), task, strategy)
+    memory = est.timeline().memory
+    fullest = memory[memory["rank"] == est.fullest_stage]
+    peak = fullest.memory_activations_bytes.max()
+    assert peak == pytest.approx(est.memory_activations_bytes, rel=1e-9)
+    assert (
+        est.memory_bytes
+        <= sm.estimate(
+            est.model, est.cluster, task.replace(global_batch=micro_batches + 1), strategy
+        ).memory_bytes
+    )
+
+
 def test_memory_ends_at_the_resident_level(timeline: sm.Timeline) -> None:
     for _, rows in timeline.memory.groupby("rank"):
         assert (np.diff(rows.time_s) > 0).all()

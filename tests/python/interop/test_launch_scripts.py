@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -245,6 +247,66 @@ def test_torchtitan_has_a_complete_file_for_the_models_it_ships(name: str) -> No
     read = sm.read_settings("torchtitan", text)
     assert read.model is not None
     assert read.model.parameters == est.model.parameters
+
+
+def read_back(est: Any) -> tuple[tuple[str, ...], Any]:
+    """Notes of what starts an estimate in Megatron-LM, and the estimate of what it says."""
+    launched = sm.launch(est, "megatron")
+    read = sm.read_settings("megatron", launched.script())
+    again = sm.estimate(read.model, est.cluster, read.task, read.strategy, stack=read.stack)
+    return launched.notes, again
+
+
+@pytest.mark.parametrize(
+    "strategy", [sm.Strategy(tp=4, pp=4, vpp=2), sm.Strategy(tp=8, pp=2, micro_batch=2)]
+)
+def test_defaults_that_are_spelled_out_take_as_long(strategy: sm.Strategy) -> None:
+    cluster = sm.cluster("dgx_h100", nodes=16)
+    asked = sm.Training(global_batch=256, sequence=2048)
+    est = sm.estimate("gpt3_20b", cluster, asked, strategy, stack=STACKS["megatron"])
+    notes, again = read_back(est)
+    assert not any("learned positions" in note for note in notes)
+    assert again.step_time_s == est.step_time_s
+    assert again.memory_bytes == est.memory_bytes
+
+
+def test_a_longer_table_of_positions_is_told_and_is_all_that_differs() -> None:
+    cluster = sm.cluster("dgx_h100", nodes=16)
+    asked, strategy = sm.Training(global_batch=128, sequence=4096), sm.Strategy(tp=4, pp=4)
+    est = sm.estimate("gpt3_20b", cluster, asked, strategy, stack=STACKS["megatron"])
+    notes, again = read_back(est)
+    assert any(note.startswith("has 4096 learned positions") for note in notes)
+    assert est.step_time_s < again.step_time_s < 1.001 * est.step_time_s
+    shape = est.model.shape.replace(positions=4096)
+    longer = sm.model({"name": "longer", "architecture": shape.to_dict()})
+    alike = sm.estimate(longer, cluster, asked, strategy, stack=STACKS["megatron"])
+    assert alike.step_time_s == again.step_time_s
+
+
+@pytest.mark.parametrize("framework", ["megatron", "megatron_bridge", "nemo"])
+def test_a_vision_tower_that_is_not_started_is_named(framework: str) -> None:
+    est = sm.estimate("gemma3_12b", CLUSTER, TASK, sm.Strategy(tp=4))
+    named = "not expressed: the vision tower of gemma3_12b; its decoder is started alone"
+    assert named in sm.launch(est, framework).notes
+    assert sm.read_settings(framework, sm.launch(est, framework).script()).model.vision is None
+    alone = sm.estimate("llama3_8b", CLUSTER, TASK, sm.Strategy(tp=4))
+    assert not any("vision" in note for note in sm.launch(alone, framework).notes)
+
+
+@pytest.mark.parametrize("version, parser", [((3, 10), "tomli"), ((3, 11), "tomllib")])
+def test_the_module_of_torchtitan_reads_its_table_with_any_python_it_runs_on(
+    version: tuple[int, int], parser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sm.launch(
+        sm.estimate("llama3_8b", CLUSTER, TASK, sm.Strategy(sharding="zero3")), "torchtitan"
+    ).files["torchtitan_job.py"]
+    header, _, _ = module.partition("\nfrom torchtitan")
+    monkeypatch.setattr(sys, "version_info", version)
+    for name in ("tomli", "tomllib"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    found: dict[str, object] = {}
+    exec(header, found)
+    assert found["tomllib"] is sys.modules[parser]
 
 
 def test_a_model_that_torchtitan_does_not_ship_is_named() -> None:

@@ -144,3 +144,71 @@ def test_each_verb_takes_its_own_kind_of_step() -> None:
         sm.launch_tuning(step, "nemo_rl")  # type: ignore[arg-type]
     with pytest.raises(sm.ScaleModelError, match="must be an RlEstimate"):
         sm.launch_rl(preferred(sm.Strategy(tp=2)), "nemo_rl")  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------ read back
+READ_BACK: dict[str, tuple[str, Any]] = {
+    "dpo": ("nemo_rl", lambda: preferred(sm.Strategy(tp=2, pp=2, micro_batch=2))),
+    "dpo of full shards": ("nemo_rl", lambda: preferred(sm.Strategy(sharding="zero3"))),
+    "reward": ("nemo_rl", lambda: preferred(sm.Strategy(tp=2), method="reward")),
+    "adapters": (
+        "nemo_rl",
+        lambda: preferred(sm.Strategy(sharding="zero3"), lora_rank=8, lora_targets="all"),
+    ),
+    "distillation": ("nemo_rl", lambda: taught({"top_k": 32, "generations": 2})),
+    "distillation beside a rollout": (
+        "nemo_rl",
+        lambda: taught(rollout=ONE, layout=sm.ServingLayout(tp=4), memory_share=0.8),
+    ),
+    "distillation in verl": ("verl", lambda: taught({"train_batch": 32}, teacher_cluster=ONE)),
+}
+
+
+@pytest.mark.parametrize("case", READ_BACK)
+def test_what_is_started_is_read_back_as_the_same_step(case: str) -> None:
+    framework, make = READ_BACK[case]
+    step = make()
+    job = sm.launch_tuning(step, framework)
+    read = sm.read_tuning(framework, job.script())
+    assert read.estimate(step).to_dict() == step.to_dict()
+    # Like another step, it is still the one that was started.
+    other = type(step.task)(**{**vars(step.task), "limit_tokens": 3000})
+    strategy = sm.Strategy(tp=4, recompute="full")
+    options = {"teacher_strategy": sm.Strategy(tp=4)} if case.startswith("dist") else {}
+    if framework == "verl":
+        options["teacher_cluster"] = ONE
+    else:
+        options |= {"rollout": ONE} if "rollout" in case else {}
+    like = sm.estimate_tuning(step.training.model, ONE, other, strategy, **options)
+    again = read.estimate(like)
+    assert again.task.limit_tokens == step.task.limit_tokens
+    assert again.training.strategy.tp == step.training.strategy.tp
+    assert again.step_time_s == pytest.approx(step.step_time_s, rel=0.02)
+
+
+def test_a_difference_of_settings_is_told_with_what_a_step_takes() -> None:
+    job = sm.launch_tuning(preferred(sm.Strategy(tp=2, recompute="selective")), "nemo_rl")
+    assert any(
+        note.startswith("not expressed: recompute=selective: with full") for note in job.notes
+    )
+    assert any(note.startswith("differs from the prediction, all in all") for note in job.notes)
+    padded = sm.launch_tuning(preferred(sm.Strategy(tp=2), packing=True), "nemo_rl")
+    assert sum("packing" in note for note in padded.notes) == 1
+
+
+def test_settings_of_other_steps_are_refused() -> None:
+    with pytest.raises(sm.ScaleModelError, match="neither of dpo, rm and distillation"):
+        sm.read_tuning("nemo_rl", {"grpo": {"num_prompts_per_step": 64}})
+    read = sm.read_tuning("nemo_rl", {"distillation": {"num_prompts_per_step": 64}})
+    with pytest.raises(sm.ScaleModelError, match="like: is a Preference, and the settings say"):
+        read.estimate(preferred(sm.Strategy(tp=2)))
+    with pytest.raises(sm.ScaleModelError, match=r"train_global_batch_size=many: is no value"):
+        sm.read_tuning("nemo_rl", {"dpo": {}, "policy": {"train_global_batch_size": "many"}})
+    with pytest.raises(sm.ScaleModelError, match="framework='trl': unknown"):
+        sm.read_tuning("trl", "a=1")
+
+
+def test_overrides_of_a_command_win_over_the_file() -> None:
+    job = sm.launch_tuning(preferred(sm.Strategy(tp=2)), "nemo_rl")
+    script = job.script() + "\nuv run x.py policy.train_global_batch_size=256\n"
+    assert sm.read_tuning("nemo_rl", script).values["pairs"] == 256

@@ -343,3 +343,25 @@ def test_fewer_stale_answers_wait_longer_up_to_a_whole_round() -> None:
 def test_ways_and_fractions_out_of_range_are_refused(options: dict[str, Any], named: str) -> None:
     with pytest.raises(sm.ScaleModelError, match=named):
         apart(**options)
+
+
+# -------------------------------------------------------------------------------------- interval
+def test_the_interval_is_that_of_published_steps_or_of_training() -> None:
+    est = step()
+    interval = est.interval()
+    assert interval is not None
+    factor = interval.high_s / est.step_time_s
+    assert interval.low_s == pytest.approx(est.step_time_s / factor)
+    trained = est.training.interval()
+    assert trained is not None
+    assert factor >= trained.high_s / est.training.step_time_s
+    row = est.to_dict()
+    assert (row["step_time_low_s"], row["step_time_high_s"]) == interval[:2]
+    assert row["extrapolates"] == "; ".join(est.training.extrapolates)
+
+
+def test_what_cannot_run_has_no_interval() -> None:
+    est = sm.estimate_rl("llama3_70b", "dgx_h100", step().task, sm.Strategy(tp=3))
+    assert est.verdict != "ok"
+    assert est.interval() is None
+    assert est.to_dict()["step_time_low_s"] is None

@@ -342,3 +342,13 @@ def test_arguments_of_a_teacher_are_those_of_a_distillation() -> None:
         taught({"top_k": 200000})
     with pytest.raises(sm.ScaleModelError, match="the_teacher"):
         taught({"teacher": "the_teacher"})
+
+
+@pytest.mark.parametrize("kind", ["preference tuning", "distillation"])
+def test_steps_that_were_never_measured_say_so_in_place_of_an_interval(kind: str) -> None:
+    task: Any = sm.Preference(**PAIRS) if kind == "preference tuning" else sm.Distillation(**TAUGHT)
+    step = sm.estimate_tuning("llama3_8b", "dgx_h100", task, PLAN)
+    assert step.interval() is None
+    row = step.to_dict()
+    assert row["step_time_low_s"] is row["step_time_high_s"] is None
+    assert row["extrapolates"].startswith(f"no measured step of {kind}")

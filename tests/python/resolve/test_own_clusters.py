@@ -51,3 +51,15 @@ def test_a_base_that_leads_back_is_refused(
 def test_an_unknown_base_is_named(tmp_path: Path) -> None:
     with pytest.raises(sm.ScaleModelError, match="dgx_h1000"):
         sm.cluster(written(tmp_path / "own.toml", "dgx_h1000"))
+
+
+@pytest.mark.parametrize("name", ["gh200_96", "gh200_144"])
+def test_a_module_brings_its_own_cpu_and_memory(name: str) -> None:
+    """A node of one superchip has no more host memory than its Grace CPU."""
+    node = sm.cluster({"accelerator": name}).core
+    assert (node.node_accelerators, node.host_memory_bytes, node.host_power_w) == (1, 480e9, 150)
+    four = {"accelerator": name, "node": {"accelerators": 4}}
+    assert sm.cluster(four).core.host_memory_bytes == 4 * 480e9
+    stated = {**four, "node": {"accelerators": 4, "host_memory": "512 GB"}}
+    assert sm.cluster(stated).core.host_memory_bytes == 512e9
+    assert sm.cluster({"accelerator": "h100_sxm_80"}).core.host_memory_bytes == 2e12

@@ -123,3 +123,16 @@ def test_two_links_cannot_carry_five_and_nobody_says_so_without_proof() -> None:
     assert sorted(chosen) == [0, 1, 2, 3]
     on_first = sum(size for flow, size in enumerate((3, 3, 3, 2)) if chosen[flow] == 0)
     assert on_first in (5, 6)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_sizes_are_few_up_to_what_the_engine_counts(more: int) -> None:
+    fabric, frame = drawn(0, 4, 4, 4 * _core.MAX_FLOW_SIZES)
+    sizes = 1e8 * (1 + np.arange(len(frame)) % (_core.MAX_FLOW_SIZES + more))
+    traffic = sm.Traffic.from_frame(frame.assign(size_bytes=sizes))
+    few = few_sizes(
+        _core.path_columns(fabric.core, traffic.core, 256, 0),
+        np.asarray(traffic.core.columns()["size_bytes"]),
+        np.asarray(fabric.core.columns()["bandwidth_bytes_per_s"]),
+    )
+    assert (few is None) == bool(more)

@@ -171,6 +171,27 @@ def test_an_encoder_alone_serves_no_answers() -> None:
         sm.plan_serving(sm.model(model), "dgx_h100", task, checked=False)
 
 
+def test_what_generates_nothing_is_named_with_what_would_be_legal() -> None:
+    task = sm.Inference(input_tokens=100, output_tokens=1)
+    scores = sm.model("llama3_8b").with_scalar_head()
+    with pytest.raises(ScaleModelError, match=r"model='llama3_8b'.*must have an LM head"):
+        sm.serve(scores, "dgx_h100", task)
+    with pytest.raises(ScaleModelError, match=r"model='bert_base_uncased'.*must be a decoder"):
+        sm.estimate("bert_base_uncased", "dgx_h100", task)
+    with pytest.raises(ScaleModelError, match=r"model='llama3_8b'.*must have an LM head"):
+        sm.compose(scores)
+
+
+def test_a_forward_pass_of_an_encoder_is_that_of_its_layer_groups() -> None:
+    task = sm.BatchInference(global_batch=64, sequence=512)
+    est = sm.estimate("bert_large_uncased", "dgx_h100", task)
+    assert est == sm.estimate(sm.compose("bert_large_uncased"), "dgx_h100", task)
+    step = sm.Training(**{name: getattr(task, name) for name in ("global_batch", "sequence")})
+    assert est.step_time_s < 0.4 * sm.estimate("bert_large_uncased", "dgx_h100", step).step_time_s
+    with pytest.raises(ScaleModelError, match="task: is a BatchInference"):
+        sm.search("bert_large_uncased", "dgx_h100", task)
+
+
 def test_configurations_of_encoder_decoder_models_are_read() -> None:
     whisper = {
         **{"model_type": "whisper", "d_model": 1280, "vocab_size": 51866, "num_mel_bins": 128},

@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 import scalemodel as sm
+from scalemodel import catalog
 from scalemodel.validation import scores_of
+from scalemodel.validation.rl_intervals import rl_spread
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +68,11 @@ def test_no_published_phase_reaches_a_prediction(tmp_path: Path) -> None:
     assert found.skip_reason[2].startswith("un")
     assert found.skip_reason[3] == "missing:n_gpus"
     assert found.predicted_step_time_s[2:].isna().all()
+
+
+def test_the_interval_of_the_catalogue_is_that_of_the_published_steps() -> None:
+    """Changed predictions change it: write what `rl_spread` says into post_training.toml."""
+    spread = rl_spread(sm.validate("rl"))
+    known = catalog.load("reference", "post_training")["interval"]["factor"]
+    assert known["value"] == pytest.approx(spread.factor, rel=1e-3)
+    assert known["source"].startswith(f"{spread.rows} published steps of {spread.groups} ")

@@ -18,9 +18,8 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-constexpr std::int32_t kMaxUnits = 64;  ///< that a link carries: cost of a convolution
-constexpr std::int32_t kSettled = 80;   ///< iterations after most flows are certain
-constexpr double kCertain = 0.9;        ///< mean belief in the most likely plane of a flow
+constexpr std::int32_t kSettled = 80;  ///< iterations after most flows are certain
+constexpr double kCertain = 0.9;       ///< mean belief in the most likely plane of a flow
 /// Mean belief from which on flows decide for planes, and steps of the strength before and after.
 constexpr double kDeciding = 0.25, kFastStep = 2e-3, kSlowStep = 4e-4;
 constexpr double kLastStrength = 0.9;  ///< exponent of reinforcement that ends a run
@@ -57,7 +56,7 @@ std::optional<Units> units_of(const FewSizes& few) {
     }
     unit = larger;
   }
-  if (few.full >= (kMaxUnits + 1) * unit) return std::nullopt;
+  if (few.full >= (kMaxLinkUnits + 1) * unit) return std::nullopt;
   Units units;
   for (const double size : few.sizes) {
     units.of_size.push_back(static_cast<std::int32_t>(std::lround(size / unit)));

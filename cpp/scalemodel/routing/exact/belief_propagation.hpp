@@ -8,10 +8,11 @@
 
 namespace scalemodel {
 
-/// A choice of planes with which every link drains within `drain_s`, for flows of at most eight
-/// distinct sizes on two tiers whose links are equal, where a link carries at most 64 times the
-/// largest number that divides all sizes; nothing where the effort finds none. An effort of one is
-/// a number of operations that take about 50 ms; less than one run needs is not begun.
+/// A choice of planes with which every link drains within `drain_s`, for flows of at most
+/// `kMaxFlowSizes` distinct sizes on two tiers whose links are equal, where a link carries at most
+/// `kMaxLinkUnits` times the largest number that divides all sizes; nothing where the effort finds
+/// none. An effort of one is a number of operations that take about 50 ms; less than one run needs
+/// is not begun.
 ///
 /// Sum-product messages with reinforcement (Braunstein, Zecchina, PRL 96, 030201, 2006). Every link
 /// tells each of its flows how likely the link is exactly as full as it must be with the flow and

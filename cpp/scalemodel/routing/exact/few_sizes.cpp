@@ -6,11 +6,6 @@
 #include "scalemodel/routing/exact/exact_packing.hpp"
 
 namespace scalemodel {
-namespace {
-
-constexpr std::size_t kMaxSizes = 8;
-
-}  // namespace
 
 std::optional<FewSizes> few_sizes(const RoutingInstance& instance, double drain_s) {
   const TwoTier& tiers = instance.graph.two_tier();
@@ -28,7 +23,7 @@ std::optional<FewSizes> few_sizes(const RoutingInstance& instance, double drain_
     const double bytes = instance.flows.bytes[f];
     const auto place = std::ranges::lower_bound(few.sizes, bytes);
     if (place == few.sizes.end() || *place != bytes) few.sizes.insert(place, bytes);
-    if (few.sizes.size() > kMaxSizes) return std::nullopt;
+    if (few.sizes.size() > kMaxFlowSizes) return std::nullopt;
     few.flow.push_back(f);
     few.up.push_back(instance.graph.leaf_of(instance.flows.source[f]));
     few.down.push_back(tiers.leaves + instance.graph.leaf_of(instance.flows.destination[f]));

@@ -6,8 +6,12 @@
 #include <vector>
 
 #include "scalemodel/routing/instance.hpp"
+#include "scalemodel/routing/rates/packing_bound.hpp"
 
 namespace scalemodel {
+
+/// Units of a common size that a link carries at most where ways to fill it are counted.
+inline constexpr std::int32_t kMaxLinkUnits = 64;
 
 /// Flows between sides (uplinks of leaves, then downlinks) of equal links, by number.
 struct FewSizes {
@@ -24,7 +28,7 @@ struct FewSizes {
 };
 
 /// The flows with several paths, and what a link carries in `drain_s` seconds; nothing where links
-/// differ or sizes are more than eight. Precondition: two tiers.
+/// differ or sizes are more than `kMaxFlowSizes`. Precondition: two tiers.
 std::optional<FewSizes> few_sizes(const RoutingInstance& instance, double drain_s);
 
 }  // namespace scalemodel

@@ -65,9 +65,9 @@ LeafPacking::LeafPacking(std::span<const double> loads, std::size_t links, doubl
       count_.push_back(0);
     }
     ++count_.back();
-    if (sizes_.size() > kMaxSizes) break;
+    if (sizes_.size() > kMaxFlowSizes) break;
   }
-  if (sizes_.size() > kMaxSizes) sizes_.clear();
+  if (sizes_.size() > kMaxFlowSizes) sizes_.clear();
 }
 
 double LeafPacking::next_sum(double load) const {

@@ -8,6 +8,9 @@
 
 namespace scalemodel {
 
+/// Distinct sizes of flows at most for exact sums; with more of them almost every load is a sum.
+inline constexpr std::size_t kMaxFlowSizes = 8;
+
 /// The flows of one leaf as times that they take one of its links, which are equal.
 class LeafPacking {
  public:
@@ -25,9 +28,6 @@ class LeafPacking {
   double least_load() const { return sizes_.empty() ? least_ : next_sum(least_); }
 
  private:
-  /// Distinct sizes at most for exact sums; with more of them almost every load is a sum.
-  static constexpr std::size_t kMaxSizes = 8;
-
   double next_sum(double load) const;
   double largest_first() const;
   bool may_fit_sizes(double load) const;

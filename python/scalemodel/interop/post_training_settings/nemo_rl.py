@@ -156,7 +156,7 @@ def read(texts: dict[str, str]) -> dict[str, Any]:
     if "grpo.use_dynamic_sampling" in texts:
         plain = "rloo" if r.text("grpo.use_leave_one_out_baseline") == "true" else "grpo"
         r.take("algorithm", "grpo.use_dynamic_sampling", lambda t: "dapo" if flag(t) else plain)
-    _read_backend(r)
+    read_backend(r, "policy")
     r.take("memory_share", f"{_ENGINE}.gpu_memory_utilization", float)
     r.take("rollout_tp", f"{_ENGINE}.tensor_parallel_size", int)
     r.take("rollout_pp", f"{_ENGINE}.pipeline_parallel_size", int)
@@ -165,24 +165,25 @@ def read(texts: dict[str, str]) -> dict[str, Any]:
     return r.values
 
 
-def _read_backend(r: Reader) -> None:
-    sharded = r.text("policy.dtensor_cfg.enabled").lower() == "true"
-    backend = "policy.dtensor_cfg" if sharded else "policy.megatron_cfg"
+def read_backend(r: Reader, root: str, of: str = "") -> None:
+    """How the model below `root` is cut; `of`: what its parts are named by."""
+    sharded = r.text(f"{root}.dtensor_cfg.enabled").lower() == "true"
+    backend = f"{root}.dtensor_cfg" if sharded else f"{root}.megatron_cfg"
     parallel = "parallel_size" if sharded else "model_parallel_size"
     if r.text(f"{backend}.enabled"):
-        r.values["sharding"] = "zero3" if sharded else "zero1"
+        r.values[f"{of}sharding"] = "zero3" if sharded else "zero1"
         if sharded:
-            r.values |= {"pp": 1, "ep": 1}
-    r.take("tp", f"{backend}.tensor_{parallel}", int)
-    r.take("cp", f"{backend}.context_parallel_size", int)
-    r.take("pp", f"{backend}.pipeline_{parallel}", int)
-    r.take("ep", f"{backend}.expert_{parallel}", int)
-    r.take("sequence_parallel", f"{backend}.sequence_parallel", flag)
-    r.take("precision", "policy.precision", _DTYPE_READ.__getitem__)
+            r.values |= {f"{of}pp": 1, f"{of}ep": 1}
+    r.take(f"{of}tp", f"{backend}.tensor_{parallel}", int)
+    r.take(f"{of}cp", f"{backend}.context_parallel_size", int)
+    r.take(f"{of}pp", f"{backend}.pipeline_{parallel}", int)
+    r.take(f"{of}ep", f"{backend}.expert_{parallel}", int)
+    r.take(f"{of}sequence_parallel", f"{backend}.sequence_parallel", flag)
+    r.take(f"{of}precision", f"{root}.precision", _DTYPE_READ.__getitem__)
     if r.text(f"{backend}.fp8_cfg.enabled").lower() == "true":
-        r.values["precision"] = "fp8"
+        r.values[f"{of}precision"] = "fp8"
     r.take(
-        "recompute",
+        f"{of}recompute",
         f"{backend}.activation_checkpointing",
         lambda text: "full" if flag(text) else "none",
     )

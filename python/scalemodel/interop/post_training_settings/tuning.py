@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.interop.post_training_settings import nemo_rl, verl
+from scalemodel.interop.post_training_settings.tuning_values import asked_of
 from scalemodel.interop.post_training_settings.values import degrees_of
 from scalemodel.interop.settings.launches import Launch
 from scalemodel.post_training import Distillation, Preference, TuningEstimate
@@ -49,38 +50,20 @@ def _refused(framework: str, why: str) -> ScaleModelError:
 
 def _asked(step: TuningEstimate) -> dict[str, Any]:
     """Everything of a step that settings may say, as one of reinforcement learning would."""
-    task, plan = step.task, step.training.strategy
     train = step.training.cluster
-    values: dict[str, Any] = {
-        **degrees_of(plan),
-        **step.options,
-        "limit_tokens": task.limit_tokens,
-        "precision": task.precision,
-        "train_batch": task.batch,
-        "micro_batch": int(plan.micro_batch),
-        "train_accelerators": int(train.accelerators),
+    return {
         "rollout_accelerators": 0,
+        **asked_of(step),
         "per_node": min(int(train.core.node_accelerators), int(train.accelerators)),
+        # What a trainer of reinforcement learning is told besides: no more than is needed.
+        "algorithm": "grpo",
+        "oversampling": 1.0,
+        "reference": False,
+        "logprob": False,
+        "staleness": 0,
+        "partial_rollouts": False,
+        "stale_fraction": 1.0,
     }
-    if isinstance(task, Distillation) and step.serving is not None:
-        layout, rollout = step.serving.layout, step.serving.cluster
-        values |= {
-            "prompts": task.prompts,
-            "generations": task.generations,
-            "rollout_precision": task.rollout_precision,
-            "rollout_tp": int(layout.tp),
-            "rollout_pp": int(layout.pp),
-            "rollout_accelerators": 0 if step.colocated else int(rollout.accelerators),
-            # What a trainer of reinforcement learning is told besides: no more than is needed.
-            "algorithm": "grpo",
-            "oversampling": 1.0,
-            "reference": False,
-            "logprob": False,
-            "staleness": 0,
-            "partial_rollouts": False,
-            "stale_fraction": 1.0,
-        }
-    return values
 
 
 # ------------------------------------------------------------------------------ NVIDIA-NeMo/RL
@@ -117,7 +100,7 @@ def _nemo_preference(step: TuningEstimate, task: Preference, v: dict[str, Any]) 
         notes.append(f"not expressed: lora_rank={task.lora_rank}: adapters need full sharding")
     settings: dict[str, object] = {
         "policy.train_global_batch_size": task.pairs,
-        "policy.train_micro_batch_size": max(1, v["micro_batch"] // 2),
+        "policy.train_micro_batch_size": v["micro_batch"],
         "policy.sequence_packing.enabled": False,
         **_nemo_model("policy", v),
     }

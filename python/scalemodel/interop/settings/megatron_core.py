@@ -139,6 +139,15 @@ def _note_architecture(job: Job, notes: list[str], said: Collection[str]) -> Non
         notes.append(f"not expressed: {_mixers_text(shape)}")
     if shape.position == "alibi":
         notes.append("not expressed: ALiBi positions")
+    if shape.position == "learned" and job.task.sequence > shape.positions:
+        notes.append(
+            f"has {job.task.sequence} learned positions, as many as a sequence has tokens; "
+            f"{job.model.name} was predicted with its {shape.positions}"
+        )
+    if job.model.vision is not None:
+        notes.append(
+            f"not expressed: the vision tower of {job.model.name}; its decoder is started alone"
+        )
     if shape.attention_gate not in ("none", "values"):
         notes.append("not expressed: a gate on the output of attention")
 

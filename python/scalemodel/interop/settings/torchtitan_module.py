@@ -15,9 +15,14 @@ FUNCTION: Final = "job"
 MODULE: Final = '''\
 """The job of torchtitan.toml for torchtitan 0.3; 0.2 takes --job.config_file=torchtitan.toml."""
 
-import tomllib
+import sys
 from importlib import import_module
 from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pip install tomli
+    import tomli as tomllib
 
 from torchtitan.components.loss import CrossEntropyLoss
 from torchtitan.components.optimizer import LRSchedulersContainer, default_adamw
