@@ -207,10 +207,11 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
         const double one = conditions.stack.overlap_efficiency / cp;
         total_forward = gather;
         total_backward = gather + cp * hop;
-        f = hide(gather, one * builder.attention_forward());
-        const Split again = hide(gather, one * builder.attention_backward());
-        const Split hops =
-            hide(cp * hop, (cp - 1) * one * builder.attention_backward(), (cp - 1) / cp);
+        const Seconds ahead = builder.attention_forward() + builder.idle_forward();
+        const Seconds behind = builder.attention_backward() + builder.idle_backward();
+        f = hide(gather, one * ahead);
+        const Split again = hide(gather, one * behind);
+        const Split hops = hide(cp * hop, (cp - 1) * one * behind, (cp - 1) / cp);
         b = {again.exposed + hops.exposed, again.hidden + hops.hidden};
         break;
       }

@@ -62,7 +62,7 @@ def test_an_interval_holds_its_prediction_in_its_middle(
 
 @given(situation=SITUATIONS)
 def test_extrapolation_never_narrows(situation: Situation) -> None:
-    inside = Uncertainty(0.8, embedded().cells, embedded().seen, {})
+    inside = Uncertainty(0.8, embedded().cells, embedded().seen, {}, embedded().scales)
     narrow, wide = inside.factor(situation), embedded().factor(situation)
     assert narrow is not None
     assert wide is not None
