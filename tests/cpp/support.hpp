@@ -396,7 +396,7 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   Stack routed = reference_stack();
   routed.deduplicated_dispatch = routed.deduplicated_between = routed.overlap_ep_between = true;
   routed.pads_experts = routed.fp32_router = routed.narrow_gather = routed.batch_first = true;
-  routed.row_scales = true;
+  routed.row_scales = routed.repeated_kv = true;
   routed.overlap_tp = routed.overlap_tp_in_node = true;
   eager.drops_tokens = true;
   Stack whole_graph = routed;

@@ -74,7 +74,7 @@ constexpr double kScanExchanges = 6, kDeltaExchanges = 2;
 /// Queries, keys, values and output change hands by themselves; keys and values are gathered.
 constexpr double kHeadExchanges = 4, kGathered = 2;
 
-Calls context_calls(const LayerKind& kind, const LayerLayout& layout) {
+Calls context_calls(const LayerKind& kind, const LayerLayout& layout, const Stack& stack) {
   if (layout.cp == 1) return {};
   Calls calls;
   if (kind.recurrence.present()) {
@@ -86,6 +86,8 @@ Calls context_calls(const LayerKind& kind, const LayerLayout& layout) {
   const double hops = layout.cp - 1;
   switch (layout.context) {
     case ContextParallel::ring:
+      // Keys and values are gathered at once, their gradients go all the way round.
+      if (stack.repeated_kv) return {calls.forward + 1, calls.backward + 1 + layout.cp};
       return {calls.forward + hops, calls.backward + 2 * hops};
     case ContextParallel::all_to_all:
       return {calls.forward + kHeadExchanges, calls.backward + kHeadExchanges};
@@ -102,7 +104,7 @@ void add_host_calls(LayerBuilder& builder, const LayerKind& kind, const LayerLay
   const LayerBuilder::Queue before = builder.queue();
   add_document_loops(builder, kind, layout, conditions.stack);
   const Calls tensor = tensor_calls(layout, conditions, blocks);
-  const Calls context = context_calls(kind, layout);
+  const Calls context = context_calls(kind, layout, conditions.stack);
   builder.collectives(tensor.forward + context.forward, tensor.backward + context.backward);
   if (kind.attention.present() && layout.context == ContextParallel::ring) {
     const double launches = kBlockLaunches * (layout.cp - 1);

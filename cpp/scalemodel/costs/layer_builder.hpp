@@ -192,21 +192,30 @@ class LayerBuilder {
     expert_launches_backward_ += backward;
   }
 
-  /// Scores of `experts` experts in FP32: the input is widened, and no tensor core multiplies.
-  void wide_router(double tokens, double experts, double hidden, bool frozen) {
+  /// Scores of `experts` experts in FP32, as Transformer Engine's GEMMs make them: of 16-bit
+  /// operands, forward. Their gradients are products of FP32 operands in TF32, the input widened
+  /// and its gradient narrowed by passes of their own. Source: NVIDIA/Megatron-LM,
+  /// megatron/core/transformer/moe/moe_utils.py, RouterGatingLinearFunction;
+  /// NVIDIA/TransformerEngine, common/gemm/cublaslt_gemm.cu: TF32 for GEMMs all in FP32.
+  void wide_router(double tokens, double experts, double hidden, bool frozen,
+                   const GemmTimer& timer) {
     const Accelerator& accelerator = cluster_.accelerator;
-    const double element = operand_bytes(conditions_.storage);
-    const Seconds cast = memory_time(Bytes{tokens * hidden * (element + 4)},
-                                     accelerator.elementwise.add_fraction, accelerator);
-    const Seconds gemm =
-        Flop{2 * tokens * experts * hidden} /
-        (accelerator.gemm.roofline_compute_fraction * accelerator.single_precision_peak());
-    const Seconds forward = cast + gemm;
-    const Seconds backward = cast + (frozen ? 1 : 2) * gemm;
+    const double element = operand_bytes(conditions_.storage), values = tokens * hidden;
+    const double streamed = accelerator.elementwise.add_fraction;
+    const Seconds forward = timer.time({tokens, experts, hidden, 1, 4, false, false, 1}) /
+                            conditions_.stack.gemm_efficiency;
+    const Seconds cast = memory_time(Bytes{values * (element + 4)}, streamed, accelerator);
+    const FlopPerSecond tf32 = accelerator.peak_of(Precision::tf32);
+    const FlopPerSecond peak = tf32 > FlopPerSecond{} ? tf32 : accelerator.single_precision_peak();
+    const FlopPerSecond rate = accelerator.gemm.roofline_compute_fraction * peak;
+    const Seconds product = max(Flop{2 * values * experts} / rate,
+                                memory_time(Bytes{4 * values}, streamed, accelerator));
+    const double gradients = frozen ? 1 : 2;
+    const Seconds backward = gradients * (cast + product);
     run(forward);
     backward_ += backward;
-    launch(2);
-    kernels_backward_ += 3;
+    launch(1);
+    kernels_backward_ += gradients * 3;  // the weight or its gradient is cast, too
     note({"router", tokens, experts, hidden, 1, forward, backward, Bytes{}});
   }
 

@@ -160,13 +160,36 @@ void add_scan_exchange(Phase& forward, Phase& backward, LayerBuilder& builder,
   backward.cp += time;
 }
 
+/// Ring of PyTorch (torch/distributed/tensor/experimental/_attention.py, 2024 to 2025): blocks are
+/// merged, and gradients added up, in FP32 by passes beside the kernel, one each where they are
+/// compiled. Values of the output's width o and of keys and values w, e bytes each. Forward, a
+/// block is added to the sum (8 + e, the first written 4 + e), keys and values are joined to be
+/// sent (2 e w), and the sum is cast (4 + e). Backward likewise the query's gradient, and what came
+/// in of keys and values is added to and joined again (8 + e). Of a rank that attends to all
+/// blocks.
+void add_ring_passes(LayerBuilder& builder, const LayerLayout& layout, const LocalSizes& size,
+                     const Conditions& conditions, const Cluster& cluster) {
+  if (!conditions.stack.repeated_kv || layout.context != ContextParallel::ring) return;
+  const double e = size.element, wide = 4, later = layout.cp - 1;
+  const double q = size.queries, o = size.outputs, w = size.queries + size.outputs;
+  const double joined = 2 * e * w, added = 2 * wide + e, cast = wide + e;
+  const double forward = 2 * cast * o + later * (added * o + joined);
+  const double backward = 2 * cast * (q + w) + later * (added * (q + w) + joined);
+  const double exchanged = layout.packs.exchange * size.tokens;
+  const int kernels = 2 * layout.cp;
+  builder.elementwise("ring_merge", Bytes{exchanged * forward}, Bytes{exchanged * backward},
+                      cluster.accelerator.elementwise.add_fraction, kernels, kernels + layout.cp);
+}
+
 /// Context-parallel exchange of keys and values (or of heads, all-to-all).
 void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
                           const LayerLayout& layout, const LocalSizes& size,
                           const Conditions& conditions) {
   const double cp = layout.cp;
   const double exchanged = layout.packs.exchange * size.tokens;
-  const Bytes kv{exchanged * (size.k + size.v) * size.element};
+  const bool repeated = conditions.stack.repeated_kv && layout.context == ContextParallel::ring;
+  const double widths = repeated ? size.queries + size.outputs : size.k + size.v;
+  const Bytes kv{exchanged * widths * size.element};
   const auto run = [&](std::optional<Collective> op, Bytes bytes, double forward_calls,
                        double backward_calls) {
     return builder.message(
@@ -176,6 +199,22 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
   Seconds total_forward, total_backward;
   switch (layout.context) {
     case ContextParallel::ring: {
+      if (repeated) {
+        // Gathered at once while the resident block is attended to, in either pass; gradients go
+        // round after each block in FP32, the last with nothing left to hide it.
+        const Seconds gather = run(Collective::all_gather, cp * kv, 1, 1);
+        const Seconds hop = run(std::nullopt, 4 / size.element * kv, 0, cp);
+        const double one = conditions.stack.overlap_efficiency / cp;
+        total_forward = gather;
+        total_backward = gather + cp * hop;
+        const Seconds ahead = builder.attention_forward() + builder.idle_forward();
+        const Seconds behind = builder.attention_backward() + builder.idle_backward();
+        f = hide(gather, one * ahead);
+        const Split again = hide(gather, one * behind);
+        const Split hops = hide(cp * hop, (cp - 1) * one * behind, (cp - 1) / cp);
+        b = {again.exposed + hops.exposed, again.hidden + hops.hidden};
+        break;
+      }
       // cp - 1 neighbour exchanges under the attention of the resident block; gradients of keys and
       // values travel with them on the way back.
       const Seconds hop = run(std::nullopt, kv, cp - 1, 2 * (cp - 1));
@@ -366,6 +405,9 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
         add_operators(builder, unit, unit_shard(kind, unit, layout, size, conditions), context);
   }
   add_gather_copies(builder, model, kind, layout, size, conditions, cluster);
+  if (layout.cp > 1 && kind.attention.present()) {
+    add_ring_passes(builder, layout, size, conditions, cluster);
+  }
   add_host_calls(builder, kind, layout, conditions, reduced_blocks(kind, layout.sequence_parallel));
 
   LayerCost cost;

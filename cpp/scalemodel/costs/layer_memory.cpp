@@ -310,6 +310,8 @@ LocalSizes local_sizes(const LayerKind& kind, const LayerLayout& layout,
       size.k += share * each.keys;
       size.v += share * each.values;
       size.resharded += each.queries + op.saved_keys(layout.tp) + each.outputs;
+      size.queries += each.queries;
+      size.outputs += each.outputs;
     }
   }
   size.element = operand_bytes(conditions.storage);
@@ -321,6 +323,15 @@ double routed_rows(const LayerKind& kind, const LayerLayout& layout, const Local
                    const Conditions& conditions) {
   return size.tokens / layout.tp * layout.etp * kind.feed_forward.experts_per_token *
          conditions.imbalance;
+}
+
+/// The ring of PyTorch holds keys and values of all ranks, and gradients in FP32: of queries, of
+/// its own keys and values, and of those that arrive.
+Bytes ring_buffers(const LayerLayout& layout, const LocalSizes& size, const Stack& stack) {
+  if (!stack.repeated_kv || layout.cp == 1 || layout.context != ContextParallel::ring) return {};
+  const double exchanged = size.queries + size.outputs;
+  const double gathered = layout.cp * size.element * exchanged;
+  return Bytes{size.tokens * (gathered + 4 * (size.queries + 2 * exchanged))};
 }
 
 LayerBytes layer_bytes(const Model& model, const LayerKind& kind, const LayerLayout& layout,
@@ -335,9 +346,9 @@ LayerBytes layer_bytes(const Model& model, const LayerKind& kind, const LayerLay
   bytes.saved[static_cast<std::size_t>(Recompute::selective)] =
       selective_bytes(layer, everything, maps);
   // The feed-forward part and attention are differentiated one after the other.
-  bytes.working = max(Bytes{size.element * widest_elements(layer)},
-                      score_maps_in_work(layout, size, conditions)) +
-                  2 * stream;
+  const Bytes attention = max(score_maps_in_work(layout, size, conditions),
+                              ring_buffers(layout, size, conditions.stack));
+  bytes.working = max(Bytes{size.element * widest_elements(layer)}, attention) + 2 * stream;
   return bytes;
 }
 

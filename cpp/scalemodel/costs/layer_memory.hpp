@@ -12,6 +12,7 @@ struct LocalSizes {
   double k, v;          ///< widths of this rank's keys and values that context ranks exchange
   double resharded;  ///< widths that change between tokens and heads: what attention reads of its
                      ///< own and writes
+  double queries, outputs;  ///< widths of this rank's queries and of what attention writes
   double heads, kv_heads;
   double element;       ///< bytes of a stored activation
   double linear_input;  ///< bytes of a saved input of a linear layer

@@ -80,7 +80,7 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   }
   if (op.routes) {
     if (conditions.stack.fp32_router) {
-      p.builder.wide_router(rows, columns, depth, p.context.frozen);
+      p.builder.wide_router(rows, columns, depth, p.context.frozen, p.context.timers.storage);
     } else {
       p.builder.linear(op.name, rows, columns, depth,
                        {p.context.frozen, 1, &p.context.timers.storage});

@@ -120,6 +120,8 @@ struct CommunicationPolicy {
   bool narrow_gather = false;  ///< tensor ranks gather inputs in the format of the linear layers
   /// Context ranks that exchange heads put packs in order document by document.
   bool exchange_by_document = false;
+  /// Context ranks exchange keys and values of every query head, and their gradients in FP32.
+  bool repeated_kv = false;
 
   bool operator==(const CommunicationPolicy&) const = default;
 };
@@ -258,6 +260,8 @@ struct RecordOf<Stack> {
       field<T>("narrow_gather", &T::narrow_gather, "tensor ranks gather quantised inputs"),
       field<T>("exchange_by_document", &T::exchange_by_document,
                "context ranks that exchange heads order packs document by document"),
+      field<T>("repeated_kv", &T::repeated_kv,
+               "rings of context ranks carry keys and values of every query head, gradients FP32"),
       field<T>("optimizer_copy_bytes", &T::optimizer_copy, 0, 64,
                "copies of gradient and weight, per sharded parameter that the optimizer updates"),
       field<T>("loss_per_logit_bytes", &T::loss_per_logit, 0, 64,

@@ -8,7 +8,7 @@ and size of the job. `scalemodel.validation.accuracy` derives them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -26,6 +26,8 @@ SCALES = (8, 128, 1024)
 
 #: Runs below which a kind of run is as good as unmeasured.
 FEW_RUNS = 20
+#: The scale of stacks of which too little was measured: it covers how unlike stacks are.
+OTHER_STACKS = "other"
 _KINDS = {"dense": "a dense model", "experts": "experts", "tuning": "fine-tuning"}
 _TYPES = {str: "a text", int: "a whole number", float: "a number"}
 _CLASSES = {"fp32": "32bit", "tf32": "32bit", "fp16": "16bit", "bf16": "16bit"}
@@ -75,6 +77,8 @@ class Situation(NamedTuple):
         What the run was timed for: empty for training as it is published, ``"submission"`` to a
         benchmark, ``"cut"`` for as many layers of a model as one node holds, ``"functional"`` for a
         library run that shows that training works, untuned.
+    stack : str
+        Catalogue name of the software stack; empty where it has none.
     """
 
     constants: str
@@ -88,6 +92,7 @@ class Situation(NamedTuple):
     vendor: str = ""
     strange: bool = False
     evidence: str = ""
+    stack: str = ""
 
 
 def situation_of(est: Evaluation) -> Situation:
@@ -96,7 +101,8 @@ def situation_of(est: Evaluation) -> Situation:
     known = entry if isinstance(entry, Mapping) else {}
     architecture = str(known.get("architecture", ""))
     tuned = isinstance(est.task, FineTuning)
-    runs = fitted(catalog.find("stacks", est.stack)).runs if isinstance(est.stack, str) else {}
+    named = catalog.find("stacks", est.stack) if isinstance(est.stack, str) else ""
+    runs = fitted(named).runs if named else {}
     return Situation(
         constants="plain" if est.stack == "plain" else "named",
         accelerator=est.cluster.accelerator,
@@ -108,6 +114,7 @@ def situation_of(est: Evaluation) -> Situation:
         kind="tuning" if tuned else "experts" if est.model.shape.experts else "dense",
         vendor=str(known.get("vendor", "")),
         strange=bool(runs) and architecture not in runs,
+        stack=named,
     )
 
 
@@ -197,12 +204,26 @@ class Uncertainty:
     seen : tuple of Seen
     widening : mapping of str to float
         Reason of extrapolation -> factor on the logarithms of an interval's ends.
+    scales : mapping of str to float
+        Stack -> how far its runs stray from predictions by constants of others, over the mean of
+        stacks; of those not listed, what is said of `OTHER_STACKS`.
     """
 
     coverage_fraction: float
     cells: Mapping[CellKey, Cell]
     seen: tuple[Seen, ...]
     widening: Mapping[str, float]
+    scales: Mapping[str, float] = field(default_factory=dict)
+
+    def scale(self, situation: Situation) -> float:
+        """How wide intervals of its stack are over those of others, on a logarithmic scale.
+
+        Runs that were timed for another purpose than to train have an interval of their own,
+        whatever their stack, and estimates without a named one have nothing to tell them apart.
+        """
+        apart = situation.evidence or situation.constants == "plain"
+        other = self.scales.get(OTHER_STACKS, 1.0)
+        return 1.0 if apart else self.scales.get(situation.stack, other)
 
     def cell(self, situation: Situation) -> Cell | None:
         """The finest cell of a situation that holds enough runs."""
@@ -247,7 +268,7 @@ class Uncertainty:
         if cell is None:
             return None
         widening = [self.widening.get(kind, 1.0) for kind in self.reasons(situation)]
-        return float(cell.factor ** max([1.0, *widening]))
+        return float(cell.factor ** (self.scale(situation) * max([1.0, *widening])))
 
     def interval(self, situation: Situation, step_time_s: float) -> Interval | None:
         """The interval around a predicted step time; None where nothing was ever measured."""
@@ -308,6 +329,7 @@ def read(path: Path) -> Uncertainty:
     }
     widening = Reader(table["widening"], "uncertainty.widening")
     interval = Reader(table["interval"], "uncertainty.interval")
+    scales = Reader(table.get("scales", {}), "uncertainty.scales")
     return Uncertainty(
         coverage_fraction=interval.number("coverage_fraction"),
         cells=cells,
@@ -315,6 +337,7 @@ def read(path: Path) -> Uncertainty:
             Seen(*_values(Seen, item, "uncertainty.seen")) for item in _records(table, "seen")
         ),
         widening={key: widening.number(key) for key in table["widening"]},
+        scales={key: scales.number(key) for key in table.get("scales", {})},
     )
 
 

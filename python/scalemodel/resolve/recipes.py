@@ -34,7 +34,15 @@ _OPTIMIZERS = ("adam", "muon")
 _KEYS = {
     *("frameworks", "models", "names", "accelerators", "formats", "tasks", "from", "to"),
     *("tp", "pp", "cp"),
-    *("recompute", "overlap_tp", "attention", "packed", "documents", "lora_targets"),
+    *(
+        "recompute",
+        "recompute_layers",
+        "overlap_tp",
+        "attention",
+        "packed",
+        "documents",
+        "lora_targets",
+    ),
     *("context", "routing", "imbalance", "expert_spread", "evidence", "moment_bytes"),
     *("optimizer", "stack", "modules", "source"),
 }
@@ -91,6 +99,8 @@ class Recipe:
     ----------
     recompute : tuple of str
         Recomputation to try in turn, the lightest first.
+    recompute_layers : int
+        Layers of each pipeline rank that full recomputation repeats; 0 for all.
     overlap_tp : bool, optional
         Whether tensor-parallel communication is hidden.
     attention : str
@@ -122,6 +132,7 @@ class Recipe:
     """
 
     recompute: tuple[str, ...] = ()
+    recompute_layers: int = 0
     overlap_tp: bool | None = None
     attention: str = ""
     packed: int = 0
@@ -240,6 +251,12 @@ def check_recipe(table: Mapping[str, Any], where: str) -> None:
     for key, values in chosen:
         if table.get(key, values[0]) not in values:
             raise ScaleModelError(f"{where}: {key}={table[key]!r}; legal are {', '.join(values)}")
+    layers = table.get("recompute_layers", 1)
+    whole = "full" in table.get("recompute", ())
+    if type(layers) is not int or layers < 1 or ("recompute_layers" in table and not whole):
+        raise ScaleModelError(
+            f"{where}: recompute_layers={layers!r}; legal is a count beside full recomputation"
+        )
     if wrong := sorted(set(table.get("stack", {})) - _FACTS):
         raise ScaleModelError(f"{where}: stack: {wrong[0]!r} is no fact of a stack")
 
@@ -293,9 +310,11 @@ def recipe_for(run: Run) -> Recipe:
     facts: dict[str, object] = {}
     for table in reversed(matching):
         facts |= table.get("stack", {})
+    recompute: Mapping[str, Any] = next((t for t in matching if t.get("recompute")), {})
     overlaps = [table["overlap_tp"] for table in matching if "overlap_tp" in table]
     return Recipe(
-        recompute=next((tuple(t["recompute"]) for t in matching if t.get("recompute")), ()),
+        recompute=tuple(recompute.get("recompute", ())),
+        recompute_layers=int(recompute.get("recompute_layers", 0)),
         overlap_tp=overlaps[0] if overlaps else None,
         attention=next((t["attention"] for t in matching if t.get("attention")), ""),
         lora_targets=next((t["lora_targets"] for t in matching if t.get("lora_targets")), ""),

@@ -26,6 +26,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.uncertainty import Uncertainty
 from scalemodel.validation.accuracy_table import (
     ELSEWHERE,
+    NEW_SOURCE,
     WAYS,
     Accuracy,
     errors_of,
@@ -63,7 +64,8 @@ architecture, precision class, scale (largest number of accelerators; 0: beyond 
 dense model, of experts, tuning of either) and evidence (what they were timed for, if not to train);
 an empty text and -1 stand for any. seen: the largest
 runs measured. widening: what logarithms of factors
-are multiplied with where a question lies beyond all of them."""
+are multiplied with where a question lies beyond all of them. scales: what they are multiplied with
+for runs of a stack, most of all for how far those of other models and sources strayed."""
 _BEGIN, _END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
 
 
@@ -128,6 +130,14 @@ def uncertainty_text(uncertainty: Uncertainty, described: str, date: str) -> str
             "source": "the same runs, what is named left out",
         }
         lines.append(f"{kind} = {_inline(record)}")
+    lines += ["", "[scales]"]
+    for stack, scale in uncertainty.scales.items():
+        record = {
+            "value": round(scale, 3),
+            "unit": "on the logarithm of the factor",
+            "source": "runs of the stack by constants that have not seen their source",
+        }
+        lines.append(f"{stack} = {_inline(record)}")
     return "\n".join([*lines, ""])
 
 
@@ -204,7 +214,11 @@ def readme_section(table: Mapping[str, Any]) -> str:
         f"runs, {_cell(new, 'macro_mape_fraction')} % in the mean of groups, "
         f"P90 {_cell(new, 'p90_fraction')} %.",
     ]
-    held = f"Of the left-out runs {covered} % lie inside their 80 % interval"
+    alone = percent(float(totals[NEW_SOURCE].get("covered_fraction", math.nan)))
+    held = (
+        f"Of the left-out runs {covered} % lie inside their 80 % interval, made without their "
+        f"source and model, {alone} % inside one that no run of their source made"
+    )
     return "\n".join([*lines, "", f"{held} ({table['date']}, {table['source']})."])
 
 
@@ -272,7 +286,7 @@ def summary(accuracy: Accuracy) -> str:
     lines = []
     for line in table_of(accuracy)["totals"]:
         parts = [
-            f"{line['way']!s:10}macro {percent(line['macro_mape_fraction'])} % of "
+            f"{line['way']!s:11}macro {percent(line['macro_mape_fraction'])} % of "
             f"{line['macro_groups']} groups",
             f"runs {percent(line['mape_fraction'])} %",
             f"median {percent(line['median_fraction'])} %",

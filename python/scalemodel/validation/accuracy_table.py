@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 WAYS = ("fitted", "left_out", "plain")
 #: Constants that have not seen the architecture of the accelerator; a line of the totals only.
 ELSEWHERE = "elsewhere"
+#: Left out, inside intervals that no run of the source made; a line of the totals only.
+NEW_SOURCE = "new_source"
 
 
 class Scored(NamedTuple):
@@ -169,6 +171,7 @@ def _scored(
     predictions: Sequence[Prediction],
     named: Sequence[tuple[str, str]],
     intervals: Callable[[str], Uncertainty],
+    unit_of: Callable[[Prediction, str, str], str] = unit_of,
 ) -> list[Scored]:
     """Measured rows with their predictions; `named`: stack and origin of its constants."""
     rows = []
@@ -192,6 +195,12 @@ def _scored(
             )
         )
     return rows
+
+
+def _source_of(prediction: Prediction, source: str, group: str) -> str:
+    """The unit of an interval that no run of the source made; a class of runs has few sources."""
+    situation = prediction.situation
+    return group if situation is not None and situation.evidence else source
 
 
 def _residuals(labels: Sequence[Label], predictions: Sequence[Prediction]) -> list[Residual]:
@@ -276,6 +285,7 @@ def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Ac
             "fitted": _scored(labels, fitted, of("own"), lambda source: uncertainty),
             "left_out": _scored(labels, predicted, list(zip(names, origins, strict=True)), without),
             "plain": _scored(labels, plain, of("plain"), without),
+            NEW_SOURCE: _scored(labels, predicted, of(""), without, _source_of),
             ELSEWHERE: _scored(labels, elsewhere, of(""), without),
         },
         uncertainty=uncertainty,
@@ -392,7 +402,7 @@ def table_of(accuracy: Accuracy) -> dict[str, Any]:
 
     totals: list[dict[str, object]] = []
     shared = accuracy.shared_stacks()
-    for way in (*WAYS, ELSEWHERE):
+    for way in (*WAYS, NEW_SOURCE, ELSEWHERE):
         rows = accuracy.rows[way]
         sizes = sorted(abs(row.error_fraction) for row in rows if row.error_fraction is not None)
         macro, groups = accuracy.macro(way)

@@ -158,7 +158,9 @@ class Predictor:
             fits=self._can_fit(question, precision, estimate),
             stack=question.stack,
             note="; ".join(notes),
-            situation=situation_of(estimate)._replace(evidence=question.evidence),
+            situation=situation_of(estimate)._replace(
+                evidence=question.evidence, stack=question.stack
+            ),
         )
 
     def _constants(self, question: Question) -> _core.Stack:

@@ -12,8 +12,8 @@ Mean errors of the larger sizes in percent, without and with the measured size
 ===================  ========  ====  =======  ====
 constants            layout    runs  without  with
 ===================  ========  ====  =======  ====
-source never seen    the same  199   7.1      3.1
-source never seen    another   105   9.5      6.9
+source never seen    the same  199   7.0      3.1
+source never seen    another   105   9.4      6.8
 no named stack       the same  199   14.3     4.3
 no named stack       another   105   14.6     10.8
 fitted to the runs   the same  199   4.2      3.3

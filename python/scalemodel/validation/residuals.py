@@ -5,10 +5,13 @@ correction. Rows of one source resemble each other, so that a factor which holds
 is made of holds less of a new source's. Hence what counts is the source, and in it the stack, with
 its facts right or wrong: each pair weighs the same, however many rows it has, and the next run is
 of a pair of its own, one more draw beside those known (Lee, Barber, Willett, Distribution-free
-inference with hierarchical data, 2023). Few sources say little of how much a part of the runs
-differs from all of them: only what many sources ran has an interval of its own. The same with an
-accelerator, an architecture, a number format or the largest jobs left out tells how much wider an
-interval must be where an estimate extrapolates; it is never taken to be narrower.
+inference with hierarchical data, 2023). Stacks do not stray alike: a residual counts over the scale
+of its stack, which the stack's runs of other models and sources tell, drawn towards that of all
+stacks (Lei, G'Sell, Rinaldo, Tibshirani, Wasserman, Distribution-free predictive inference for
+regression, 2018, section 5.2). Few sources say little of how much a part of the runs differs from
+all of them: only what many sources ran has an interval of its own. The same with an accelerator, an
+architecture, a number format or the largest jobs left out tells how much wider an interval must be
+where an estimate extrapolates; it is never taken to be narrower.
 """
 
 from __future__ import annotations
@@ -16,12 +19,22 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
+from statistics import fmean
 from typing import NamedTuple
 
 import scalemodel._core as _core
-from scalemodel.estimator.uncertainty import Cell, CellKey, Seen, Situation, Uncertainty, keys_of
+from scalemodel.estimator.uncertainty import (
+    OTHER_STACKS,
+    Cell,
+    CellKey,
+    Seen,
+    Situation,
+    Uncertainty,
+    keys_of,
+)
 from scalemodel.validation.errors import MACRO_ROWS
 from scalemodel.validation.prediction import Prediction
 
@@ -36,6 +49,9 @@ SOURCES_OF_A_PART = 8
 LEAST_CLASS = 8, 3
 #: How a group of a class counts by its rows in what its interval must hold: rows are to be held.
 CLASS_SHARE = 1.0
+#: Groups of a stack (a source and a model of it) that its scale is drawn towards all stacks' by: of
+#: 0.5 to 8, groups that a scale was made without are likeliest at 1 to 4, rows at 1 and 2.
+PRIOR_GROUPS = 1.0
 _LARGEST_SHARE = 0.2  # of the rows, taken as what lies beyond all others
 
 
@@ -66,7 +82,7 @@ class Residual(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What is left out as a whole to judge an interval: the source, or the group."""
+        """What is left out as a whole to tell how wide intervals must be."""
         return self.group if self.situation.evidence else self.source
 
 
@@ -88,9 +104,14 @@ class Measured(NamedTuple):
 
 
 def unit_of(prediction: Prediction, source: str, group: str) -> str:
-    """`Residual.unit` of a prediction."""
+    """What is left out as a whole to judge the interval of a prediction.
+
+    Of a named stack that is the source and model of the run: other models of its source tell how
+    far the stack strays. Without one nothing does, and the source is left out.
+    """
     situation = prediction.situation
-    return group if situation is not None and situation.evidence else source
+    named = situation is not None and (situation.evidence or situation.constants != "plain")
+    return group if named else source
 
 
 def residuals_of(rows: Iterable[Measured]) -> list[Residual]:
@@ -110,6 +131,54 @@ def residuals_of(rows: Iterable[Measured]) -> list[Residual]:
     ]
     counts = Counter(item.unit for item in kept)
     return [item._replace(weight=counts[item.unit] ** -0.5) for item in kept]
+
+
+# ---------------------------------------------------------------------------------------- scales
+def _has_scale(situation: Situation) -> bool:
+    return situation.constants != "plain" and not situation.evidence
+
+
+@dataclass(frozen=True)
+class StackScales:
+    """How far the runs of each stack stray: mean size of residuals by stack and group.
+
+    Constants that have not seen the architecture tell nothing here.
+    """
+
+    sizes: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def of(cls, residuals: Iterable[Residual]) -> StackScales:
+        """From residuals of all kinds."""
+        listed: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for item in residuals:
+            if _has_scale(item.situation) and not item.situation.strange:
+                listed[item.stack][item.group].append(abs(item.log_ratio))
+        return cls(
+            {
+                stack: {group: fmean(sizes) for group, sizes in groups.items()}
+                for stack, groups in listed.items()
+            }
+        )
+
+    def scale(self, stack: str, group: str = "") -> float:
+        """Scale of a stack over the mean of stacks, made without a group of its runs."""
+        known = self.sizes.get(stack, {})
+        others = [size for name, size in known.items() if name != group]
+        if not others:
+            return 1.0
+        usual = fmean(fmean(groups.values()) for groups in self.sizes.values())
+        return (PRIOR_GROUPS + math.fsum(others) / usual) / (PRIOR_GROUPS + len(others))
+
+    def told(self) -> dict[str, float]:
+        """Scales of named stacks, all of their groups counted."""
+        return {stack: self.scale(stack) for stack in sorted(self.sizes) if stack}
+
+    def scaled(self, item: Residual) -> Residual:
+        """A residual over the scale of its stack, made without its group."""
+        if not _has_scale(item.situation):
+            return item
+        return item._replace(log_ratio=item.log_ratio / self.scale(item.stack, item.group))
 
 
 # ----------------------------------------------------------------------------------------- cells
@@ -289,24 +358,12 @@ def _class_stretches(residuals: Iterable[Residual]) -> dict[tuple[str, str], flo
     }
 
 
-def uncertainty_of(
-    residuals: Sequence[Residual], stretches: Mapping[tuple[str, str], float] | None = None
-) -> Uncertainty:
-    """Intervals from residuals of left-out runs: of named stacks, and of the plain one.
-
-    Residuals of strange constants, which have not seen the architecture, tell only how much wider
-    an interval is with such constants. `stretches` of classes are those of the residuals where they
-    are not given.
-    """
-    cells: dict[CellKey, Cell] = {}
+def _factors(residuals: Sequence[Residual]) -> dict[str, float]:
+    """How much wider intervals are where a question extrapolates, from scaled residuals."""
     widening: dict[str, list[list[float]]] = defaultdict(list)
     strange = _classes(item for item in residuals if item.situation.strange)
-    residuals = [item for item in residuals if not item.situation.strange]
-    of_class = _class_stretches(residuals) if stretches is None else stretches
-    for (constants, evidence), own in _classes(residuals).items():
-        stretch = of_class.get((constants, evidence), 1.0)
-        for key, cell in _spreads(own).items():
-            cells[key] = cell._replace(factor=cell.factor**stretch)
+    usual = _classes(item for item in residuals if not item.situation.strange)
+    for (constants, evidence), own in usual.items():
         if evidence:
             continue
         for kind, parts in _widening(own).items():
@@ -316,24 +373,66 @@ def uncertainty_of(
             scores = list(_scores([*own, *strangers], part))
             if len(scores) >= MACRO_ROWS:
                 widening["constants"].append(scores)
+    return {kind: max(1.0, _stretch(parts) or 1.0) for kind, parts in widening.items()}
+
+
+def _other_scale(unscaled: Sequence[Residual], scaled: Sequence[Residual]) -> float:
+    """Scale of a stack of which nothing is known: its bound is that of all stacks, unscaled."""
+    key = CellKey("named")
+
+    def bound(rows: Iterable[Residual]) -> float:
+        usual = [i for i in rows if _has_scale(i.situation) and not i.situation.strange]
+        return _bound(key, usual) if usual else math.inf
+
+    whole, alike = bound(unscaled), bound(scaled)
+    return max(1.0, whole / alike) if alike > 0 and whole < math.inf else 1.0
+
+
+def uncertainty_of(
+    residuals: Sequence[Residual],
+    stretches: Mapping[tuple[str, str], float] | None = None,
+    widening: Mapping[str, float] | None = None,
+) -> Uncertainty:
+    """Intervals from residuals of left-out runs: of named stacks, and of the plain one.
+
+    Residuals of strange constants, which have not seen the architecture, tell only how much wider
+    an interval is with such constants. `stretches` of classes and `widening` are those of the
+    residuals where they are not given.
+    """
+    scales, unscaled = StackScales.of(residuals), residuals
+    residuals = [scales.scaled(item) for item in residuals]
+    factors = _factors(residuals) if widening is None else widening
+    residuals = [item for item in residuals if not item.situation.strange]
+    of_class = _class_stretches(residuals) if stretches is None else stretches
+    cells: dict[CellKey, Cell] = {}
+    for key, own in _classes(residuals).items():
+        stretch = of_class.get(key, 1.0)
+        for cell_key, cell in _spreads(own).items():
+            cells[cell_key] = cell._replace(factor=cell.factor**stretch)
     named = [item for item in residuals if item.situation.constants != "plain"]
-    factors = {kind: max(1.0, _stretch(parts) or 1.0) for kind, parts in widening.items()}
-    return Uncertainty(COVERAGE, cells, _seen(named or residuals), factors)
+    told = scales.told()
+    if told:
+        told[OTHER_STACKS] = _other_scale(unscaled, named)
+    return Uncertainty(COVERAGE, cells, _seen(named or residuals), factors, told)
 
 
 def uncertainties_without(residuals: Sequence[Residual]) -> Callable[[str], Uncertainty]:
-    """For a unit (`Residual.unit`), the uncertainty that the residuals of all others give.
+    """For a source or a group of runs, the uncertainty that the residuals of all others give.
 
     A class of runs has too few groups to be stretched anew without one of them: its one factor of
-    stretch stays that of all its groups.
+    stretch stays that of all its groups. What extrapolation costs is told without the source of a
+    group: that takes long, and without one group of it hardly differs.
     """
     made: dict[str, Uncertainty] = {}
     stretches = _class_stretches(item for item in residuals if not item.situation.strange)
+    source_of = {item.group: item.source for item in residuals}
 
     def of(unit: str) -> Uncertainty:
         if unit not in made:
-            others = [item for item in residuals if item.unit != unit]
-            made[unit] = uncertainty_of(others, stretches)
+            others = [item for item in residuals if unit not in (item.source, item.group)]
+            source = source_of.get(unit, unit) or unit
+            widening = None if source == unit else of(source).widening
+            made[unit] = uncertainty_of(others, stretches, widening)
         return made[unit]
 
     return of

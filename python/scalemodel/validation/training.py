@@ -352,16 +352,20 @@ def _recipe(
 
 def _followed(
     row: Row, recipe: recipes.Recipe, open_choices: tuple[str, ...], notes: list[str]
-) -> tuple[tuple[str, ...], dict[str, bool]]:
+) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Recomputation and overlap by a recipe, as far as the row leaves them open."""
-    choices, overlap = open_choices, {}
+    choices: tuple[str, ...] = open_choices
+    fields: dict[str, Any] = {}
     if recipe.recompute and not stated(row):
-        choices = recipe.recompute
-        notes.append(f"recompute {' or '.join(choices)} by the recipe")
+        choices, layers = recipe.recompute, recipe.recompute_layers
+        part = f" of {layers} layers" if layers else ""
+        notes.append(f"recompute {' or '.join(choices)}{part} by the recipe")
+        if layers:
+            fields["recompute_layers"] = layers
     said = row.text("overlap").lower()
     if recipe.overlap_tp is not None and (not said or "default" in said):
-        overlap["overlap_tp"] = recipe.overlap_tp
-    return choices, overlap
+        fields["overlap_tp"] = recipe.overlap_tp
+    return choices, fields
 
 
 def _imbalance(recipe: recipes.Recipe, model: Mapping[str, Any], ranks: int) -> float:
@@ -416,7 +420,7 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     strategy = _strategy(row, where.accelerators, node, model["layers"], unstated(stack), notes)
     left_open, extra = recomputation(row, notes)
     recipe = _recipe(row, method, model, where.accelerator, strategy)
-    recomputations, overlap = _followed(row, recipe, left_open, notes)
+    recomputations, followed = _followed(row, recipe, left_open, notes)
     kernel = _attention_kernel(row)
     if recipe.attention and kernel in ("stack", "flash3"):  # no more than the name of a library
         kernel = recipe.attention
@@ -456,7 +460,7 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         accelerators=where.accelerators,
         method=method,
         task=frozen(task),
-        strategy=frozen(strategy | extra | overlap),
+        strategy=frozen(strategy | extra | followed),
         stack=stack,
         precisions=precisions(row, notes),
         recomputations=recomputations,

@@ -87,6 +87,28 @@ TEST_CASE("by hand: a context rank attends with its own queries to all keys") {
         Approx(flop / (0.34 * 990e12) + 10e-6));
 }
 
+TEST_CASE("by hand: PyTorch's ring carries every query head and adds up in FP32") {
+  // 64 query heads of 128 on eight keys: o = q = 8192, w = 16384 over four ranks of 8,192 tokens.
+  // Forward 2 (4 + 2) o + 3 ((8 + 2) o + 2 2 w) bytes a token, backward the same of q + w.
+  const Task task = testing::training(64, 32768);
+  const Strategy s = testing::degrees(1, 1, 4);
+  Stack stack = testing::plain_sum_stack();
+  stack.attention = AttentionKernel::flash2;
+  const Tables plain = tables_of(testing::grouped_70b_shape(), s, stack, task);
+  stack.repeated_kv = true;
+  const Tables tables = tables_of(testing::grouped_70b_shape(), s, stack, task);
+  const double q = 8192, w = 2 * q, tokens = 8192;
+  CHECK(operator_of(tables, s, "ring_merge").bytes.base() ==
+        Approx(tokens * (12 * q + 3 * (10 * q + 4 * w))));
+  const auto exchanged = [&](const Tables& of) {
+    return operator_of(of, s, "context_parallel").bytes.base();
+  };
+  CHECK(exchanged(tables) == Approx(tokens * w * 2));
+  CHECK(exchanged(tables) == Approx(8 * exchanged(plain)));
+  CHECK(cell_of(tables, s).layers[0].working > cell_of(plain, s).layers[0].working);
+  CHECK(cell_of(tables, s).layers[0].forward.total() > cell_of(plain, s).layers[0].forward.total());
+}
+
 TEST_CASE("by hand: what a gated layer keeps of a token") {
   // Inputs of two norms and two linear blocks, 8 h bytes, q, k and v 6 h, attention's output 2 h
   // and an FP32 sum for each of 32 heads, gate, up and their product 6 f. Two masks with dropout.

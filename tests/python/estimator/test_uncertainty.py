@@ -62,7 +62,7 @@ def test_an_interval_holds_its_prediction_in_its_middle(
 
 @given(situation=SITUATIONS)
 def test_extrapolation_never_narrows(situation: Situation) -> None:
-    inside = Uncertainty(0.8, embedded().cells, embedded().seen, {})
+    inside = Uncertainty(0.8, embedded().cells, embedded().seen, {}, embedded().scales)
     narrow, wide = inside.factor(situation), embedded().factor(situation)
     assert narrow is not None
     assert wide is not None
@@ -182,6 +182,10 @@ def test_the_committed_cells_are_sound() -> None:
     assert all(factor >= 1 for factor in known.widening.values())
     kinds = {"architecture", "accelerator", "precision", "accelerators", "sequence", "parameters"}
     assert set(known.widening) == kinds | {"vendor", "kind", "constants"}
+    stacks = set(known.scales) - {uncertainty.OTHER_STACKS}
+    assert {catalog.find("stacks", stack) for stack in stacks} == stacks
+    assert known.scales[uncertainty.OTHER_STACKS] >= 1
+    assert all(0.5 < scale < 2 for scale in known.scales.values())
     accelerators = {catalog.find("accelerators", item.accelerator) for item in known.seen}
     assert {"a100_sxm_80", "h100_sxm_80", "b200"} <= accelerators
 
@@ -274,6 +278,70 @@ def test_a_source_is_no_part_of_its_own_interval() -> None:
     assert residuals.uncertainties_without(wild)("s3") == without("s3")
     assert residuals.uncertainties_without(wild)("s4") != without("s4")
     assert without("s3") == without("s3")
+
+
+def of_stacks(
+    sizes: dict[str, float], groups: int = 3, rows: int = 12, constants: str = "named"
+) -> list[Residual]:
+    """Residuals of stacks of a source each that stray by their own size from model to model."""
+    found = []
+    for stack, size in sizes.items():
+        chance = random.Random(stack)
+        situation = HOPPER._replace(constants=constants, stack=stack)
+        found += [
+            Residual(f"of {stack}", situation, chance.gauss(0, size), 1.0, f"{stack}: {i}", stack)
+            for i in range(groups)
+            for _ in range(rows)
+        ]
+    return found
+
+
+SIZES = {f"usual {index}": 0.05 for index in range(8)} | {"calm": 0.02, "wild": 0.2}
+
+
+def test_a_stack_that_strays_more_has_a_wider_interval() -> None:
+    rows = of_stacks(SIZES)
+    known = uncertainty_of(rows)
+    calm, usual, wild = (
+        known.factor(HOPPER._replace(stack=stack)) for stack in ("calm", "usual 3", "wild")
+    )
+    unheard = known.factor(HOPPER._replace(stack="none of them"))
+    assert calm is not None
+    assert usual is not None
+    assert unheard is not None
+    assert wild is not None
+    assert 1 < calm < usual < unheard < wild
+    plain = HOPPER._replace(constants="plain", stack="wild")
+    assert known.scale(plain) == known.scale(HOPPER._replace(evidence="cut", stack="wild")) == 1
+
+
+def test_a_scale_is_drawn_to_the_usual_one_and_blind_to_its_own_group() -> None:
+    scales = residuals.StackScales({"a": {"x": 0.1, "y": 0.3}, "b": {"x": 0.2}})
+    assert scales.scale("a") == pytest.approx((1 + 0.4 / 0.2) / (1 + 2))
+    assert scales.scale("a", "y") == pytest.approx((1 + 0.1 / 0.2) / (1 + 1))
+    assert scales.scale("b", "x") == 1  # of no other group is anything known
+    assert scales.scale("c") == 1
+
+
+def test_a_group_of_a_stack_is_judged_by_the_others() -> None:
+    rows = of_stacks(SIZES)
+    without = residuals.uncertainties_without(rows)
+    wild = HOPPER._replace(stack="wild")
+    moved = [item._replace(log_ratio=3.0) if item.group == "wild: 1" else item for item in rows]
+    assert residuals.uncertainties_without(moved)("wild: 1").factor(wild) == without(
+        "wild: 1"
+    ).factor(wild)
+    alone, beside = without("of wild").factor(wild), without("wild: 1").factor(wild)
+    assert alone is not None
+    assert beside is not None
+    assert alone < beside  # other models of its source tell how far the stack strays
+    assert "wild" not in without("of wild").scales
+
+
+def test_plain_estimates_have_one_scale() -> None:
+    rows = of_stacks(SIZES, constants="plain")
+    known = uncertainty_of(rows)
+    assert known.scales == {}
 
 
 def of_class(seed: int, shift: float) -> list[Residual]:

