@@ -133,8 +133,8 @@ def guided_decoding(
 
     Examples
     --------
-    >>> guided_decoding("vllm_v1", 0.5, 0.0, None)
-    GuidedDecoding(guided_fraction=0.5, mask_s=4e-05, advance_s=1.4e-05, update_s=1.17e-05)
+    >>> guided_decoding("sglang_2025", 0.5, 0.0, None)
+    GuidedDecoding(guided_fraction=0.5, mask_s=4e-05, advance_s=1.4e-05)
     """
     known = grammar_backends(name)
     if not known:
