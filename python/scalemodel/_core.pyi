@@ -2222,7 +2222,7 @@ class DecodeKernel:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, launch_s: float = 0.0, block_s: float = 0.0, wave_s: float = 0.0, split_s: float = 0.0, waves: float = 1.0, max_splits: float = 1000000.0, max_heads: float = 1000000.0, wave_rounding: float = 0.0, tensor_fraction: float = 0.2, memory_fraction: float = 0.9, occupancy_exponent: float = 0.5, partial_passes: float = 0.0, odd_head_s: float = 0.0, resident_gain: float = 1.0, resident_scale: float = 1.0, fp8_launch_s: float = 0.0, fp8_block: float = 1.0, fp8_memory: float = 1.0, fp8_passes: float = 0.0) -> None:
+    def __init__(self, *, launch_s: float = 0.0, block_s: float = 0.0, wave_s: float = 0.0, split_s: float = 0.0, waves: float = 1.0, max_splits: float = 1000000.0, max_heads: float = 1000000.0, wave_rounding: float = 0.0, tile_rows: float = 16.0, tensor_fraction: float = 0.2, memory_fraction: float = 0.9, occupancy_exponent: float = 0.5, partial_passes: float = 0.0, odd_head_s: float = 0.0, resident_gain: float = 1.0, resident_scale: float = 1.0, fp8_math: float = 1.0, fp8_rows_s: float = 0.0, fp8_launch_s: float = 0.0, fp8_block: float = 1.0, fp8_memory: float = 1.0, fp8_passes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2252,6 +2252,11 @@ class DecodeKernel:
         further fixed time, 8-bit cache
         """
     @property
+    def fp8_math(self) -> float:
+        """
+        rate of the GEMMs, 8-bit cache
+        """
+    @property
     def fp8_memory(self) -> float:
         """
         multiple of memory_fraction, 8-bit cache
@@ -2260,6 +2265,11 @@ class DecodeKernel:
     def fp8_passes(self) -> float:
         """
         passes to convert an 8-bit cache
+        """
+    @property
+    def fp8_rows_s(self) -> float:
+        """
+        shortest time of 16 query rows and 128 cached tokens at head size 128, 8-bit cache
         """
     @property
     def launch_s(self) -> float:
@@ -2315,6 +2325,11 @@ class DecodeKernel:
     def tensor_fraction(self) -> float:
         """
         fraction of the 16-bit peak
+        """
+    @property
+    def tile_rows(self) -> float:
+        """
+        query rows that tensor cores take at a time
         """
     @property
     def wave_rounding(self) -> float:
@@ -4449,7 +4464,7 @@ class GuidedDecoding:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, guided_fraction: float = 0.0, mask_s: float = 0.0, advance_s: float = 0.0, compile_s: float = 0.0) -> None:
+    def __init__(self, *, guided_fraction: float = 0.0, mask_s: float = 0.0, advance_s: float = 0.0, update_s: float = 0.0, compile_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4482,6 +4497,11 @@ class GuidedDecoding:
     def mask_s(self) -> float:
         """
         CPU time of one mask of allowed tokens, mean
+        """
+    @property
+    def update_s(self) -> float:
+        """
+        CPU time of taking in the token of any sequence, which masks of steps that are scheduled ahead wait for
         """
 class Engine:
     """
@@ -4702,7 +4722,7 @@ class ServingKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., dispatch_ranks: int = 1, sends_many: bool = False, many_dispatch: DispatchKernel = ..., many_combine: DispatchKernel = ..., dispatch_blocks: float = 0.0, received_experts: GroupedGemmKernel = ..., combine_blocks: float = 0.0, down_overlaps: bool = False, shared_overlaps_dispatch: bool = False, own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0, encodes: bool = False, encoder: WorkKernel = ...) -> None:
+    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., dispatch_ranks: int = 1, sends_many: bool = False, many_dispatch: DispatchKernel = ..., many_combine: DispatchKernel = ..., few_tokens: float = 0.0, dispatch_blocks: float = 0.0, received_experts: GroupedGemmKernel = ..., combine_blocks: float = 0.0, down_overlaps: bool = False, shared_overlaps_dispatch: bool = False, own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0, encodes: bool = False, encoder: WorkKernel = ...) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4785,6 +4805,11 @@ class ServingKernels:
     def experts_as_linear(self) -> bool:
         """
         their GEMMs run as a batch of linear layers
+        """
+    @property
+    def few_tokens(self) -> float:
+        """
+        tokens of a rank, at most, that never take the kernels for many
         """
     @property
     def host_slowdown(self) -> float:

@@ -104,7 +104,8 @@ DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
   const double kv_heads = latent ? 1 : w.kv_heads;
   const double width = head + value;
   const double group = w.heads / kv_heads;
-  const double rows = kTensorRows * std::ceil(std::min(group, kernel.max_heads) / kTensorRows);
+  const double rows =
+      kernel.tile_rows * std::ceil(std::min(group, kernel.max_heads) / kernel.tile_rows);
   units_ = a.multiprocessors;
   aimed_ = units_ * kernel.waves;
   max_splits_ = std::max(1.0, kernel.max_splits);
@@ -113,9 +114,13 @@ DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
   occupancy_exponent_ = kernel.occupancy_exponent;
   window_ = w.window;
   const Flop block_flop{2 * kTile * rows * width};
-  const Seconds gemm = block_flop / (kernel.tensor_fraction / units_ * a.dense_rate());
+  const double rate = (cache8 ? kernel.fp8_math : 1) * kernel.tensor_fraction;
+  const Seconds gemm = block_flop / (rate / units_ * a.dense_rate());
   const Seconds shortest = (cache8 ? kernel.fp8_block : 1) * (width / 256) * kernel.block;
   block_ = cubic_maximum<double>(gemm, shortest);
+  if (cache8 && kernel.fp8_rows > Seconds{}) {
+    block_ = cubic_maximum<double>(block_, (rows / kTensorRows) * (width / 256) * kernel.fp8_rows);
+  }
   cached_ = Bytes{operand_bytes(call.cache) * kv_heads * (latent ? head : width)};
   in_out_ = Bytes{kOutputBytes * w.heads * width};
   partials_ = Bytes{kernel.partial_passes * kPartialBytes * w.heads * value};

@@ -68,13 +68,17 @@ struct DecodeKernel {
   double max_splits = 1e6;          ///< splits of a sequence along its keys, at most
   double max_heads = 1e6;           ///< query heads of one tile, at most
   double wave_rounding = 0;         ///< 1: a partial wave costs a whole one; 0: its share
-  double tensor_fraction = 0.2;     ///< of a multiprocessor's 16-bit peak, 16 query rows at a time
+  double tile_rows = 16;            ///< query rows that tensor cores take at a time, full or not
+  double tensor_fraction = 0.2;     ///< of a multiprocessor's 16-bit peak, whole tiles counted
   double memory_fraction = 0.9;     ///< of memory bandwidth
   double occupancy_exponent = 0.5;  ///< loss of bandwidth with multiprocessors left idle
   double partial_passes = 0;        ///< FP32 copies of the output moved to combine the parts
   Seconds odd_head;                 ///< further launches at head size 192
   double resident_gain = 1;         ///< as in PrefillKernel
   double resident_scale = 1;        ///< as in PrefillKernel
+  double fp8_math = 1;              ///< rate of the GEMMs with an 8-bit cache over the 16-bit one
+  Seconds fp8_rows;                 ///< shortest time of 16 query rows and 128 cached tokens at
+                                    ///< head size 128, 8-bit cache
   Seconds fp8_launch;               ///< further fixed time, 8-bit cache
   double fp8_block = 1;             ///< multiple of `block`, 8-bit cache
   double fp8_memory = 1;            ///< multiple of memory_fraction, 8-bit cache
@@ -105,11 +109,16 @@ Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
 ///     tiles/SM)^om))^3)^(1/3)
 ///         + (4 partial_passes b h dv + fp8_passes cache)/W
 ///     s = clip(waves SM/lanes, 1, min(blocks, max_splits)),  tiles = lanes s,  w = max(1,
-///     tiles/SM) per = cubic maximum of 16-row tensor GEMMs of a 128-token block and `block`
+///     tiles/SM) per = cubic maximum of the GEMMs of a 128-token block and `block`
 ///
+/// GEMMs take whole tiles of `tile_rows` query rows: 64 on Hopper, whose WGMMA has no smaller ones
+/// (PTX ISA, wgmma.mma_async), 16 of older instructions.
 /// lanes = b h_kv ceil(g/max_heads) tiles before splitting, g query heads per KV head. H as above.
-/// Latent attention is one KV head of width 2 latent + rotary. Form after flash-decoding (Dao et
-/// al., 2023); constants as for prefill_time. Precondition of both: counts >= 1.
+/// Latent attention is one KV head of width 2 latent + rotary. With an 8-bit cache `per` is that of
+/// GEMMs in 8 bits, which the tensor cores run fp8_math times as fast, and of what the rest of a
+/// multiprocessor does for their rows (P is narrowed, V transposed: deepseek-ai/FlashMLA#82). Form
+/// after flash-decoding (Dao et al., 2023); constants as for prefill_time. Precondition of both:
+/// counts >= 1.
 Seconds decode_time(const AttentionCall& call, const DecodeKernel& kernel,
                     const Accelerator& accelerator) noexcept;
 
@@ -186,6 +195,7 @@ struct RecordOf<DecodeKernel> {
       field("max_splits", &T::max_splits, 1, 1e9, "splits of a sequence along its keys, at most"),
       field("max_heads", &T::max_heads, 1, 1e9, "query heads of one tile, at most"),
       field("wave_rounding", &T::wave_rounding, 0, 1, "share of a partial wave charged in full"),
+      field("tile_rows", &T::tile_rows, 1, 1024, "query rows that tensor cores take at a time"),
       field("tensor_fraction", &T::tensor_fraction, 1e-4, 100, "fraction of the 16-bit peak"),
       field("memory_fraction", &T::memory_fraction, 1e-3, 10, "fraction of memory bandwidth"),
       field("occupancy_exponent", &T::occupancy_exponent, 0, 10, "bandwidth loss of idle units"),
@@ -193,6 +203,9 @@ struct RecordOf<DecodeKernel> {
       field("odd_head_s", &T::odd_head, 0, 1, "further launches at head size 192"),
       field("resident_gain", &T::resident_gain, 1, 100, "cache bandwidth over memory bandwidth"),
       field("resident_scale", &T::resident_scale, 0.01, 100, "cache sizes per resident byte"),
+      field("fp8_math", &T::fp8_math, 0.01, 10, "rate of the GEMMs, 8-bit cache"),
+      field("fp8_rows_s", &T::fp8_rows, 0, 1,
+            "shortest time of 16 query rows and 128 cached tokens at head size 128, 8-bit cache"),
       field("fp8_launch_s", &T::fp8_launch, 0, 1, "further fixed time, 8-bit cache"),
       field("fp8_block", &T::fp8_block, 0.01, 100, "multiple of the block time, 8-bit cache"),
       field("fp8_memory", &T::fp8_memory, 0.01, 10, "multiple of memory_fraction, 8-bit cache"),

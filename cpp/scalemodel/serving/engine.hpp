@@ -96,7 +96,8 @@ struct ServingKernels {
   int dispatch_ranks = 1;   ///< least expert-parallel ranks that they are used between, >= 1
   bool sends_many = false;  ///< and others for many tokens, which take multiprocessors from compute
   DispatchKernel many_dispatch, many_combine;
-  double dispatch_blocks = 0;          ///< multiprocessors of these; 0: as many as they like
+  double few_tokens = 0;       ///< of a rank, at most: these never take the kernels for many
+  double dispatch_blocks = 0;  ///< multiprocessors of these; 0: as many as they like
   GroupedGemmKernel received_experts;  ///< of tokens that were sent, in place of `experts`
   double combine_blocks = 0;           ///< multiprocessors that a combine takes from compute beside
                                        ///< it, single-batch overlap; 0: the engine has none
@@ -202,6 +203,8 @@ struct RecordOf<ServingKernels> {
       field("sends_many", &T::sends_many, "token dispatch has other kernels for many tokens"),
       field("many_dispatch", &T::many_dispatch, "many tokens to their experts"),
       field("many_combine", &T::many_combine, "many tokens back from their experts"),
+      field("few_tokens", &T::few_tokens, 0, 1e6,
+            "tokens of a rank, at most, that never take the kernels for many"),
       field("dispatch_blocks", &T::dispatch_blocks, 0, 1024,
             "multiprocessors that kernels for many tokens take from compute"),
       field("received_experts", &T::received_experts, "expert layers of tokens that were sent"),

@@ -73,13 +73,20 @@ DispatchWork StepTimes::dispatch_work(const FeedForwardShape& ff, double tokens,
           static_cast<double>(cluster_.accelerator.multiprocessors)};
 }
 
+/// Kernels were timed on ports of 400 Gbit/s; on slower ones they are bound by these.
+Seconds StepTimes::exchange_time(const DispatchWork& work, const DispatchKernel& kernel) const {
+  DispatchKernel here = kernel;
+  here.network_rate = min(kernel.network_rate, cluster_.fabric.bandwidth);
+  return dispatch_time(work, here);
+}
+
 StepTimes::Exchange StepTimes::sent(const FeedForwardShape& ff, double tokens, double blocks,
                                     const DispatchKernel& out, const DispatchKernel& back) const {
   const double multiprocessors = cluster_.accelerator.multiprocessors;
   const DispatchWork work = dispatch_work(ff, tokens, blocks, out.copies_once);
   Exchange exchange;
-  exchange.dispatch = dispatch_time(work, out);
-  exchange.combine = dispatch_time(work, back);
+  exchange.dispatch = exchange_time(work, out);
+  exchange.combine = exchange_time(work, back);
   exchange.occupied = multiprocessors > 0 ? blocks / multiprocessors : 0;
   return exchange;
 }
@@ -125,7 +132,7 @@ Seconds StepTimes::hidden_exchange(const LayerKind& kind, double m, double token
   if (compute <= Seconds{}) return hidden;
   DispatchWork few = dispatch_work(ff, tokens, 0, kernels_.dispatch.copies_once);
   few.sending_blocks = kernels_.combine_blocks;
-  const Seconds combine = dispatch_time(few, kernels_.combine);
+  const Seconds combine = exchange_time(few, kernels_.combine);
   const Seconds beside = compute / (1 - kernels_.combine_blocks / accelerator.multiprocessors);
   const double tiles = std::max(1.0, std::max(layer.load.active, layer.load.pairs / kSignalRows));
   return hidden + compute + way.combine - max(combine, beside) - min(combine, beside) / tiles;
@@ -156,7 +163,8 @@ StepTimes::Routed StepTimes::routed(const LayerKind& kind, double m, double toke
     if (layout_.single_batch_overlap) few.hidden = hidden_exchange(kind, m, tokens, few);
     offer(few);
   }
-  if (sends && kernels_.sends_many && reaches(kernels_.many_dispatch)) {
+  const bool many = kernels_.sends_many && tokens > kernels_.few_tokens * layout_.stage_ranks();
+  if (sends && many && reaches(kernels_.many_dispatch)) {
     offer(
         sent(ff, tokens, kernels_.dispatch_blocks, kernels_.many_dispatch, kernels_.many_combine));
   }
@@ -210,8 +218,9 @@ Seconds StepTimes::shared_time(const Unit& unit, double m) const {
 /// Experts of a pool of their own and the way there and back. A token goes once to a rank that
 /// holds several of its experts, from the tensor rank of attention that has its share of it, and
 /// tensor ranks of an expert receive a share each, which they put together and add up again; so do
-/// those of attention with what comes back. Sources: MegaScale-Infer, arXiv 2504.02263, sections 3
-/// and 4; StepMesh (narrow tokens out, 16 bits back).
+/// those of attention with what comes back; of three micro-batches one is computed while another is
+/// put together (arXiv 2507.19427, section 7.1). Sources: MegaScale-Infer, arXiv 2504.02263,
+/// sections 3 and 4; StepMesh (narrow tokens out, 16 bits back).
 void StepTimes::add_pool(TokenCost& cost, const LayerKind& kind, double m, double tokens) const {
   const FeedForwardShape& ff = kind.feed_forward;
   const Unit* shared = shared_experts(kind);
@@ -237,10 +246,11 @@ void StepTimes::add_pool(TokenCost& cost, const LayerKind& kind, double m, doubl
   if (split > 1) {
     const GroupShape group = group_shape(expert_cluster(), static_cast<int>(split), 1);
     const double whole = load.touched * width;
-    experts +=
+    const Seconds gathered =
         collective_time(Collective::all_gather, Bytes{whole * narrow}, group, expert_cluster()) +
         collective_time(Collective::reduce_scatter, Bytes{whole * kElement}, group,
                         expert_cluster());
+    experts = layout_.micro_batches >= 3 ? max(experts, gathered) : experts + gathered;
   }
   const Seconds waits = wait(layout_.stage_ranks()) + wait(layout_.expert_ranks);
   cost.experts += experts;

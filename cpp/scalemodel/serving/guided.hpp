@@ -15,6 +15,8 @@ struct GuidedDecoding {
   double fraction = 0;  ///< of the requests, those whose answers follow a grammar, 0 to 1
   Seconds mask;         ///< CPU time of one mask, the grammar's advance included, mean
   Seconds advance;      ///< of that, taking the last token in, before the next step begins
+  Seconds update;       ///< CPU time of taking one sequence's token in, guided or not, where masks
+                        ///< of a step that is scheduled ahead wait for it; 0: they do not
   Seconds compile;      ///< a guided request waits for its grammar before it starts, mean
 
   bool operator==(const GuidedDecoding&) const = default;
@@ -30,6 +32,9 @@ struct RecordOf<GuidedDecoding> {
       field("mask_s", &T::mask, 0, 1, "CPU time of one mask of allowed tokens, mean"),
       field("advance_s", &T::advance, 0, 1,
             "of that, taking the last token in, before the next step begins"),
+      field("update_s", &T::update, 0, 1e-3,
+            "CPU time of taking in the token of any sequence, which masks of steps that are "
+            "scheduled ahead wait for"),
       field("compile_s", &T::compile, 0, 1e4,
             "a guided request waits for its grammar before it starts, mean")};
 };

@@ -42,9 +42,10 @@ StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, 
       shared_(shared) {
   const Model& model = question.model;
   const double image_patches = question.image_patches;
-  for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host,
-                        &engine_.request_host, &engine_.prompt_host, &engine_.draft_layer_host,
-                        &engine_.guided.mask, &engine_.guided.advance, &engine_.guided.compile}) {
+  for (Seconds* host :
+       {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host, &engine_.request_host,
+        &engine_.prompt_host, &engine_.draft_layer_host, &engine_.guided.mask,
+        &engine_.guided.advance, &engine_.guided.update, &engine_.guided.compile}) {
     *host = kernels_.host_slowdown * *host;
   }
   if (engine_.guided.any()) {

@@ -226,9 +226,11 @@ double StepTimes::masks(const StepWork& whole) const noexcept {
 /// CPU overhead of a step with masks, which have to be there when it samples. They need the tokens
 /// of the step before, which grammars take in first: an engine fills and copies masks while the
 /// accelerator computes, or before it starts. Where the next step is on its way by then, it takes
-/// tokens in beside it, too. One sequence follows the other, also where an engine has a pool of
-/// threads: calls from Python take as long (vllm-project/vllm#51331, 2026-08). Sources: XGrammar,
-/// arXiv 2411.15100, section 3.5; vllm, v1/engine/core.py, step and step_with_batch_queue.
+/// tokens in beside it, too; unless its sampling is not asked for before the tokens of all
+/// sequences are taken in (`update`): that shows as far as the CPU's work for sequences leaves the
+/// accelerator no lead. One sequence follows the other, also where an engine has a pool of threads:
+/// calls from Python take as long (vllm-project/vllm#51331, 2026-08). Sources: XGrammar, arXiv
+/// 2411.15100, section 3.5; vllm, v1/engine/core.py, step and step_with_batch_queue.
 Seconds StepTimes::host_with_masks(const StepWork& whole, Seconds device,
                                    bool hides) const noexcept {
   const double number = masks(whole);
@@ -237,9 +239,16 @@ Seconds StepTimes::host_with_masks(const StepWork& whole, Seconds device,
                           host_transfer_time(number * mask_bytes(vocab_), cluster_.accelerator);
   const bool overlaps =
       whole.draft_tokens > 0 ? engine_.overlaps_draft_masks : engine_.overlaps_masks;
-  if (!overlaps) return (hides ? max(none, host_fixed_ - device) : host_fixed_) + advance + filling;
-  return hides ? max(none, host_fixed_ + advance + filling - device)
-               : host_fixed_ + advance + max(none, filling - device);
+  const Seconds fixed = hides ? max(none, host_fixed_ - device) : host_fixed_;
+  if (!overlaps) return fixed + advance + filling;
+  if (!hides) return fixed + advance + max(none, filling - device);
+  if (engine_.guided.update <= none) {
+    return max(none, host_fixed_ + advance + filling - device);
+  }
+  const double sampled = number / engine_.guided.fraction;
+  const Seconds taken = sampled * engine_.guided.update + advance;
+  const Seconds room = max(none, device - sampled * layout_.dp * host_each_);
+  return fixed + max(none, taken - room) + max(none, filling - device);
 }
 
 /// A pass of the draft model, as fast as the CPU launches it where no graph does.

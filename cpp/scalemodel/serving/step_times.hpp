@@ -340,6 +340,7 @@ class StepTimes {
   Exchange gathered(const FeedForwardShape& ff, double tokens) const;
   DispatchWork dispatch_work(const FeedForwardShape& ff, double tokens, double blocks,
                              bool once) const;
+  Seconds exchange_time(const DispatchWork& work, const DispatchKernel& kernel) const;
   Exchange sent(const FeedForwardShape& ff, double tokens, double blocks, const DispatchKernel& out,
                 const DispatchKernel& back) const;
   TokenCost layer_tokens(const LayerKind& kind, double tokens) const;

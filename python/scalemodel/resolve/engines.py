@@ -133,7 +133,7 @@ def guided_decoding(
 
     Examples
     --------
-    >>> guided_decoding("vllm_v1", 0.5, 0.0, None)
+    >>> guided_decoding("sglang_2025", 0.5, 0.0, None)
     GuidedDecoding(guided_fraction=0.5, mask_s=4e-05, advance_s=1.4e-05)
     """
     known = grammar_backends(name)
@@ -147,10 +147,12 @@ def guided_decoding(
         )
     table = catalog.load("reference", "guided_decoding")
     facts = table[chosen]
+    waits = Reader(engine_table(name)["guided"], f"engines/{name}.toml: guided")
     return _core.GuidedDecoding(
         guided_fraction=fraction,
         mask_s=float(facts["mask"]["value"]),
         advance_s=float(table["tokens"]["advance"]["value"]),
+        update_s=waits.quantity("update", "s", 0.0),
         compile_s=new_fraction * float(facts["compile"]["value"]),
     )
 

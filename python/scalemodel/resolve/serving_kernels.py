@@ -11,7 +11,7 @@ from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import value_of
 from scalemodel.resolve.accelerators import accelerator_table, sheet_peak
-from scalemodel.resolve.attention import AttentionKernels
+from scalemodel.resolve.attention import AttentionEntry, AttentionKernels
 from scalemodel.resolve.clusters import Cluster
 from scalemodel.resolve.engine_kernels import (
     dispatch_kernel,
@@ -36,8 +36,21 @@ from scalemodel.resolve.reader import Reader
 def _native(kernel: Any) -> Any:
     """An attention kernel that reads an 8-bit cache as it is: half the bytes, half the time."""
     if isinstance(kernel, _core.DecodeKernel):
-        return kernel.replace(fp8_launch_s=0.0, fp8_block=0.5, fp8_memory=1.0, fp8_passes=0.0)
+        half = kernel.replace(fp8_math=2.0, fp8_block=0.5, fp8_rows_s=0.0)
+        return half.replace(fp8_launch_s=0.0, fp8_memory=1.0, fp8_passes=0.0)
     return kernel
+
+
+def _reading_narrow(own: Any, other: Any) -> Any:
+    """A decode kernel of 16-bit caches with the one that an engine has beside it for 8-bit ones."""
+    return own.replace(
+        fp8_math=other.fp8_math * other.tensor_fraction / own.tensor_fraction,
+        fp8_rows_s=other.fp8_rows_s,
+        fp8_launch_s=max(0.0, other.launch_s + other.fp8_launch_s - own.launch_s),
+        fp8_block=other.fp8_block * other.block_s / own.block_s,
+        fp8_memory=other.fp8_memory * other.memory_fraction / own.memory_fraction,
+        fp8_passes=other.fp8_passes,
+    )
 
 
 def _single_batch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +82,8 @@ def _dispatch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> 
         found["dispatch"] = found["dispatch"].replace(value_bytes=narrow)
     if "many" in want:
         blocks = Reader(want, "kernels.dispatch").number("blocks")
-        found |= {"sends_many": True, "dispatch_blocks": blocks}
+        few = Reader(want, "kernels.dispatch").number("few_tokens", 0.0)
+        found |= {"sends_many": True, "few_tokens": few, "dispatch_blocks": blocks}
     return found | _single_batch(accelerator, form, want.get("single_batch", {}))
 
 
@@ -135,6 +149,36 @@ def _linear_constants(
     }
 
 
+def _asked_for(
+    attention: AttentionKernels, phase: str, asked: Mapping[str, Any], group: int
+) -> AttentionEntry:
+    """The kernel of a phase that an entry of an engine asks for, or the nearest to it."""
+    return attention.of_engine(
+        phase,
+        engine=str(asked.get("engine", "")),
+        kernel=str(asked.get("kernel", "")),
+        version=str(asked.get("version", "")),
+        group=group,
+    )
+
+
+def _latent_narrow(accelerator: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    built_for = str(accelerator_table(accelerator).get("architecture", ""))
+    found: Mapping[str, Any] = asked.get("latent_narrow", {}).get(built_for, {})
+    return found
+
+
+def reads_latent_narrow(accelerator: str, engine_name: str) -> bool:
+    """Whether an engine has a decode kernel beside its own for latents in 8 bits.
+
+    Examples
+    --------
+    >>> reads_latent_narrow("h20", "sglang_2025"), reads_latent_narrow("b200", "sglang_2025")
+    (True, False)
+    """
+    return bool(_latent_narrow(accelerator, KernelChoice.of_engine(engine_name).attention))
+
+
 def _attention_constants(
     attention: AttentionKernels,
     accelerator: str,
@@ -148,15 +192,13 @@ def _attention_constants(
     for phase in ("prefill", "decode"):
         prompts = latent and phase == "prefill"
         wanted = asked.get("latent_prompts", asked) if prompts else asked
-        entry = attention.of_engine(
-            f"mla_{phase}" if latent else phase,
-            engine=str(wanted.get("engine", "")),
-            kernel=str(wanted.get("kernel", "")),
-            version=str(wanted.get("version", "")),
-            group=group,
-        )
+        entry = _asked_for(attention, f"mla_{phase}" if latent else phase, wanted, group)
         own = not (asked.get("native_cache") and entry.engine != asked["engine"])
         constants[phase] = entry.constants if own else _native(entry.constants)
+        narrow = _latent_narrow(accelerator, asked) if latent and phase == "decode" else {}
+        if narrow:
+            other = _asked_for(attention, "mla_decode", narrow, group)
+            constants[phase] = _reading_narrow(constants[phase], other.constants)
         if entry.accelerator != accelerator:
             notes.append(f"{phase} attention of {entry.accelerator}")
     return constants

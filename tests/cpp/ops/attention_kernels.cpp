@@ -178,6 +178,33 @@ TEST_CASE("a cache of half the bytes is read in at most the same time where byte
   CHECK(saved < 0.5 * decode(wide));
 }
 
+TEST_CASE("a tile of 64 query rows takes as long for one head as for 64") {
+  DecodeKernel k = cache_kernel();
+  k.tensor_fraction = 0.01;  // bound by its GEMMs
+  const auto by_heads = [&](double heads) { return decode(query(256, 16384, heads, 1), k); };
+  CHECK(by_heads(64) > 3.5 * by_heads(16));
+  k.tile_rows = 64;
+  CHECK(by_heads(64) / by_heads(1) == Approx(1).epsilon(0.01));
+  CHECK(by_heads(65) > 1.9 * by_heads(64));
+}
+
+TEST_CASE("GEMMs of an 8-bit cache are as many times as fast as they are said to be") {
+  DecodeKernel k = cache_kernel();
+  k.tensor_fraction = 0.001;
+  k.launch = k.wave = k.split = k.block = k.fp8_launch = Seconds{};
+  k.partial_passes = 0;
+  const AttentionCall wide = query(256, 16384, 64, 1);
+  AttentionCall narrow = wide;
+  narrow.cache = Precision::fp8;
+  CHECK(decode(narrow, k) / decode(wide, k) == Approx(1).epsilon(1e-6));
+  k.fp8_math = 1.6;
+  CHECK(decode(wide, k) / decode(narrow, k) == Approx(1.6).epsilon(1e-3));
+  // What else is done for the rows does not get faster: by hand, 16 rows at a time over two waves.
+  k.fp8_rows = 1 * unit::ms;
+  const double waves = std::ceil(256.0 / kAccelerator.multiprocessors);
+  CHECK(decode(narrow, k) > 128 * 4 * (0.5 + 0.5 * waves) * unit::ms * 0.9);
+}
+
 TEST_CASE("only a repeated call finds its operands in the last-level cache, if they fit") {
   const auto repeated = [](AttentionCall c) {
     c.resident = true;

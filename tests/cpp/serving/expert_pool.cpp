@@ -141,6 +141,20 @@ TEST_CASE("over a free network the pools compute what they do together") {
   CHECK(t.ep < 1e-4 * t.total);  // 1e15 bytes per second
 }
 
+TEST_CASE("a pool with tensor ranks puts tokens of one micro-batch together beside another") {
+  const auto busy = [](std::uint16_t parts, double bandwidth) {
+    ServingLayout layout = apart(4, 4, parts);
+    layout.ep = 2;
+    Cluster cluster = reference_cluster(8);
+    cluster.scale_up.bandwidth = BytesPerSecond{bandwidth};
+    return pools_on(cluster, layout).pools(decoding(kSequences)).experts;
+  };
+  const double slow = 2e9, fast = 1e13;
+  for (const std::uint16_t parts : {1, 2}) CHECK(busy(parts, slow) > busy(parts, fast));
+  CHECK(busy(3, 2 * fast) / busy(3, fast) == Approx(1).epsilon(1e-3));
+  CHECK(busy(3, slow) > busy(3, fast));
+}
+
 TEST_CASE("no number of micro-batches beats both pools busy all the time") {
   const Cluster cluster = free_network(16);
   const PoolLoad once = pools_on(cluster, apart(8, 8, 1)).pools(decoding(kSequences));

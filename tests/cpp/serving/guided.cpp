@@ -107,6 +107,21 @@ TEST_CASE("where the step hides its CPU overhead, masks take part of the room") 
         Approx(64 * 40 + copies));
 }
 
+TEST_CASE("masks of steps that are scheduled ahead may wait for the tokens of all sequences") {
+  Engine engine = guided_engine(0.01, true, 1 * unit::us);
+  engine.overlaps_host = true;
+  engine.step_host = Seconds{};
+  engine.sequence_host = 1 * unit::ms;  // the accelerator has no lead
+  const StepWork work = decoded(64);
+  const Seconds before = times_of(engine).of(work).host;
+  engine.guided.update = 10 * unit::us;
+  CHECK((times_of(engine).of(work).host - before) / unit::us == Approx(640));
+  engine.sequence_host = Seconds{};  // and here all that it needs
+  CHECK(times_of(engine).of(work).host == Seconds{});
+  engine.overlaps_host = false;
+  CHECK(times_of(engine).of(work).host / unit::us == Approx(0));
+}
+
 TEST_CASE("drafts have masks of their own, ranks of data-parallel attention share them") {
   StepWork work = decoded(64);
   const Seconds plain = times_of(reference_engine()).of(work).host;

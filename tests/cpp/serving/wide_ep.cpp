@@ -111,6 +111,35 @@ TEST_CASE("kernels that send tokens are used between as many ranks as their engi
   CHECK(mixture_of(engine, kernels, layout).of(decode_work(4000)).ep == gathered);
 }
 
+TEST_CASE("few tokens never take the kernels for many, and no port is faster than itself") {
+  ServingKernels kernels = reference_kernels();
+  kernels.sends_tokens = kernels.sends_many = true;
+  kernels.dispatch.domain_rate = kernels.combine.domain_rate = 1 * unit::GB / unit::s;
+  kernels.dispatch.network_rate = kernels.combine.network_rate = 1 * unit::GB / unit::s;
+  kernels.many_dispatch = kernels.many_combine = kernels.dispatch;
+  kernels.many_dispatch.domain_rate = kernels.many_combine.domain_rate = 400 * unit::GB / unit::s;
+  kernels.many_dispatch.network_rate = kernels.many_combine.network_rate = 40 * unit::GB / unit::s;
+  kernels.received_experts = kernels.experts;
+  const auto step = [&](double sequences, const Cluster& cluster) {
+    return StepTimes{make_decoder(experts_8x7b_shape()),
+                     cluster,
+                     reference_engine(),
+                     kernels,
+                     shared_by(16, 8, false),
+                     1}
+        .of(decode_work(sequences))
+        .total;
+  };
+  const Cluster cluster = reference_cluster(16);
+  const Seconds few = step(16 * 64, cluster), many = step(16 * 512, cluster);
+  kernels.few_tokens = 64;
+  CHECK(step(16 * 64, cluster) >= few);
+  CHECK(step(16 * 512, cluster) == many);
+  Cluster slow = cluster;
+  slow.fabric.bandwidth = 0.05 * cluster.fabric.bandwidth;
+  CHECK(step(16 * 512, slow) > many);
+}
+
 TEST_CASE("by hand: the down projection beside its combine, tile by tile") {
   ServingKernels kernels = reference_kernels();
   kernels.sends_tokens = true;

@@ -243,6 +243,19 @@ def test_drafts_come_from_the_checkpoint_or_from_another() -> None:
     assert "decoding_type: MTP\n  num_nextn_predict_layers: 2" in options
 
 
+def test_latents_in_8_bits_have_a_kernel_of_their_own_on_hopper() -> None:
+    given: dict[str, Any] = {"layout": sm.ServingLayout(tp=8), "cluster": TWO, "precision": "fp8"}
+    narrow = plan_of("sglang", "deepseek_v3", **given, kv_precision="fp8")
+    command = words(narrow)
+    assert after(command, "--attention-backend") == "flashmla"
+    assert sm.read_serving("sglang", narrow.launch()).unread == ()
+    for plan in (
+        plan_of("sglang", "deepseek_v3", **given),
+        plan_of("sglang", precision="fp8", kv_precision="fp8"),
+    ):
+        assert "--attention-backend" not in words(plan)
+
+
 def test_the_cache_of_tensorrt_llm_stands_in_one_place() -> None:
     """Its file replaces the table of the command line: a share in the latter would be lost."""
     plan = plan_of("tensorrt_llm", kv_precision="fp8", precision="fp8")

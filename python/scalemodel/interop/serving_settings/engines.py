@@ -370,6 +370,8 @@ def read_sglang(words: tuple[str, ...], engine: str, **known: Any) -> ServingSet
     )
     reading.fixed("page_size", options.count("page_size"), constants.block_tokens)
     options.asked |= {"enable_eplb"}
+    if options.values.get("attention_backend") == "flashmla":
+        options.asked |= {"attention_backend"}  # As predicted, and as the launcher writes it.
     balanced = {
         "redundant_experts": options.count("ep_num_redundant_experts", least=0) or 0,
         "two_batch_overlap": options.switch("enable_two_batch_overlap"),

@@ -12,7 +12,11 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from scalemodel.resolve.serving_kernels import KernelChoice
+from scalemodel.resolve.serving_kernels import (
+    KernelChoice,
+    kernels_lender,
+    reads_latent_narrow,
+)
 from scalemodel.serving.launch import below
 from scalemodel.serving.launch.instance import (
     HEAD,
@@ -37,6 +41,10 @@ BOOTSTRAP_PORT: Final = "8998"
 _DISPATCHED: Final = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
 #: Default of the variable above.
 _LEAST_DISPATCHED: Final = 128
+
+
+#: Of latents in 8 bits on Hopper: its kernels multiply them, which those of the default widen.
+LATENT_NARROW: Final = "flashmla"
 
 
 def shares_attention(instance: Instance) -> bool:
@@ -99,7 +107,15 @@ def _formats(instance: Instance, notes: list[str]) -> list[str]:
     if not same and task.kv_precision not in CACHE:
         notes.append(f"a cache in {task.kv_precision} beside other weights: SGLang has no option")
         same = True
-    return [*words, "--kv-cache-dtype", "auto" if same else CACHE[task.kv_precision]]
+    words += ["--kv-cache-dtype", "auto" if same else CACHE[task.kv_precision]]
+    lender = kernels_lender(instance.plan.cluster)
+    if (
+        instance.latent
+        and task.kv_precision == "fp8"
+        and reads_latent_narrow(lender, instance.plan.engine)
+    ):
+        words += ["--attention-backend", LATENT_NARROW]
+    return words
 
 
 def _drafts(instance: Instance, notes: list[str]) -> list[str]:
