@@ -226,7 +226,8 @@ std::string front_answer(const Json& question) {
   const auto kernels = read<ServingKernels>(part(question, "kernels"));
   const auto engine = read<Engine>(part(question, "engine"));
   auto mix = read<RequestMix>(part(question, "mix"));
-  if (model.encoder.present()) mix.source = model.encoder.image_patches;  // 0: a length of its own
+  // Windows of speech are all as long; a text has a length of its own.
+  if (model.encoder.image_patches > 0) mix.source = model.encoder.image_patches;
   const int most = count(question, "max_accelerators", 65535);
   const ServingChoices choices{serving_layouts(model, place.cluster, most),
                                numbers(question, "max_batched_tokens"),

@@ -6,15 +6,15 @@
 // first model, and of one with experts. What is measured is asked after these; of several tries
 // the least counts. The goal is 50 ms for every answer.
 //
-// On dgx_h100 (node 20, one try, 2026-11-30):
+// On dgx_h100 (node 20, two tries, 2026-11-30, beside other work on both cores):
 //   milliseconds                 asked  median     95%   worst  >50  of
-//   an estimate                  547     0.4     1.4     6.8     0  zamba2_2_7b
-//   first ranking                547     5.2    34.7    74.8    11  longcat_flash_lite
-//   ranking of another batch     547    11.8    39.0   111.2    14  trinity_large
-//   ranking of other nodes       547     2.5    17.2    39.4     0  glm_5_2
-//   front of 8 accelerators      511     1.9     8.2    17.0     0  longcat_flash_lite
-//   front of 16 accelerators     511     2.3    15.0    22.5     0  step_3_5_flash
-//   front of 64 accelerators     511     3.6    40.2    55.5     4  deepseek_v4_flash
+//   an estimate                  664     0.5     1.0     4.7     0  k2_v2
+//   first ranking                664     4.1    30.0    63.6     4  trinity_large
+//   ranking of another batch     664     8.7    31.8    88.6    13  trinity_large
+//   ranking of other nodes       664     1.9    12.4    34.4     0  glm_5_2
+//   front of 8 accelerators      648     1.6     6.6    12.5     0  k_exaone_236b_a23b
+//   front of 16 accelerators     648     2.0    11.7    17.8     0  deepseek_v2
+//   front of 64 accelerators     648     3.0    34.1    47.9     0  deepseek_v4_flash
 // What is left of rankings looks for critical paths of pipelines with several kinds of layers.
 const fs = require("fs");
 const path = require("path");

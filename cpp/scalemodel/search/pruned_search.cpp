@@ -190,15 +190,13 @@ class PrunedSearch {
     std::size_t done = 0, round = kFirstRound;
     const auto left = [&] { return std::span(waiting_).subspan(done); };
     while (near(left(), 1, next) > 0) {
-      if (!bound_by_rows(left(), round, next)) return false;
-      const std::size_t end = done + near(left(), round, next);
-      std::vector<const CriticalPaths*> looked_for(end - done);
+      if (!bound_first(left(), round, next)) return false;
+      const std::size_t end = done + closely_bounded(left().first(near(left(), round, next)));
       const bool complete =
           pool_.run(end - done, 1 + round / 256, [&](std::size_t worker, std::size_t item) {
-            looked_for[item] = evaluate(workers_[worker], waiting_[done + item]);
+            evaluate(workers_[worker], waiting_[done + item]);
           });
       if (!complete) return false;
-      looked_for_.insert(looked_for.begin(), looked_for.end());
       for (const SearchWorker& searcher : workers_) {
         for (const TopK<Strategy>::Entry& entry : searcher.best.entries()) best_.add(entry);
       }
@@ -223,53 +221,86 @@ class PrunedSearch {
     return count;
   }
 
-  /// Evaluates a group and its twins, unless its critical paths say that they hold no answer. The
-  /// pipeline that these were looked for of, if any.
-  const CriticalPaths* evaluate(SearchWorker& worker, const BoundedGroup& bounded) {
+  /// Evaluates a group and its twins.
+  void evaluate(SearchWorker& worker, const BoundedGroup& bounded) {
     const Point& point = point_of(bounded);
-    const Options& all = space_.options(point);
-    PointBounds bounds(worker, point, all, options_);
-    // Only what may still be among the best is worth a look for its critical paths.
-    if (!beyond(bounds.close(all.groups[bounded.group], PipelineBound::critical_paths))) {
-      const std::uint64_t before = worker.counts.evaluated;
-      search_twins(worker, bounds.tables(), twins_of(bounded.point), bounded.group, rows_,
-                   options_);
-      pool_.add_done(worker.counts.evaluated - before);
-    }
-    return bounds.tables().stages().paths.get();
+    PointTables at(worker.tables(), point, space_.options(point));
+    const std::uint64_t before = worker.counts.evaluated;
+    search_twins(worker, at, twins_of(bounded.point), bounded.group, rows_, options_);
+    pool_.add_done(worker.counts.evaluated - before);
   }
 
-  /// Raises the bounds of groups until the first `round` of them, in order, are bounded by the
-  /// memory and traffic of their own rows: the bounds of a group are as of a member that has the
-  /// least of each. So are pipelines whose critical paths no round before has looked for, which
-  /// takes longer than all else.
-  bool bound_by_rows(std::span<BoundedGroup> groups, std::size_t round, double next) {
-    for (bool raised = true; raised;) {
-      raised = false;
-      const std::span first = groups.first(near(groups, round, next));
-      std::vector<double> found(first.size(), kUnknown);
-      const auto bound = [&](std::size_t worker, std::size_t item) {
-        if (!by_rows_.contains(first[item].place())) {
-          found[item] = row_bound(workers_[worker], first[item]);
-        }
-      };
-      if (!pool_.run(first.size(), 1, bound)) return false;
-      for (std::size_t i = 0; i < first.size(); ++i) {
-        if (std::isnan(found[i])) continue;
-        by_rows_.insert(first[i].place());
-        if (found[i] <= first[i].bound) continue;
-        first[i].bound = found[i];
-        raised = true;
+  /// Raises the bounds of the first `round` groups by the memory and traffic of their own rows, for
+  /// the bounds of a group are as of a member that has the least of each; then, of those that stay
+  /// in front, by the critical paths of their pipelines, which take longer to look for than all
+  /// else. Until the very first is bounded so.
+  bool bound_first(std::span<BoundedGroup> groups, std::size_t round, double next) {
+    const auto by_rows = [&](SearchWorker& worker, const BoundedGroup& bounded, std::size_t) {
+      return row_bound(worker, bounded);
+    };
+    do {
+      for (bool raised = true; raised;) {
+        if (!raise(groups, round, next, by_rows_, raised, by_rows)) return false;
       }
-      if (!raised) continue;
-      std::sort(first.begin(), first.end());
-      std::inplace_merge(groups.begin(), groups.begin() + std::ssize(first), groups.end());
-    }
+      std::vector<const CriticalPaths*> pipelines(std::min(groups.size(), round));
+      const auto by_paths = [&](SearchWorker& worker, const BoundedGroup& bounded,
+                                std::size_t item) {
+        return path_bound(worker, bounded, pipelines[item]);
+      };
+      bool raised = false;
+      if (!raise(groups, round, next, by_paths_, raised, by_paths)) return false;
+      looked_for_.insert(pipelines.begin(), pipelines.end());
+    } while (near(groups, 1, next) > 0 && closely_bounded(groups.first(1)) == 0);
     return true;
   }
 
-  /// Of the best row of a group and its twins; no number where the paths of its pipeline were
-  /// looked for already, or where a group has more rows than are bounded in the time of that.
+  /// How many groups come before the first whose pipeline was not looked at.
+  std::size_t closely_bounded(std::span<const BoundedGroup> groups) const {
+    const auto other = std::ranges::find_if(groups, [&](const BoundedGroup& bounded) {
+      return point_of(bounded).degrees.pp > 1 && !by_paths_.contains(bounded.place());
+    });
+    return static_cast<std::size_t>(other - groups.begin());
+  }
+
+  /// Bounds those of the first `round` groups that `known` has not, and sorts all anew. False:
+  /// stopped by the poll.
+  template <class Bound>
+  bool raise(std::span<BoundedGroup> groups, std::size_t round, double next,
+             std::set<std::uint64_t>& known, bool& raised, const Bound& bound) {
+    raised = false;
+    const std::span first = groups.first(near(groups, round, next));
+    std::vector<double> found(first.size(), kUnknown);
+    const bool complete = pool_.run(first.size(), 1, [&](std::size_t worker, std::size_t item) {
+      if (known.contains(first[item].place())) return;
+      found[item] = bound(workers_[worker], first[item], item);
+    });
+    if (!complete) return false;
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      known.insert(first[i].place());
+      if (std::isnan(found[i]) || found[i] <= first[i].bound) continue;
+      first[i].bound = found[i];
+      raised = true;
+    }
+    if (!raised) return true;
+    std::sort(first.begin(), first.end());
+    std::inplace_merge(groups.begin(), groups.begin() + std::ssize(first), groups.end());
+    return true;
+  }
+
+  /// By the critical paths of its pipeline, of which it tells; no number where it has none.
+  double path_bound(SearchWorker& worker, const BoundedGroup& bounded,
+                    const CriticalPaths*& paths) const {
+    const Point& point = point_of(bounded);
+    if (point.degrees.pp == 1) return kUnknown;
+    const Options& all = space_.options(point);
+    PointBounds bounds(worker, point, all, options_);
+    const double found = bounds.close(all.groups[bounded.group], PipelineBound::critical_paths);
+    paths = bounds.tables().stages().paths.get();
+    return found;
+  }
+
+  /// Of the best row of a group and its twins; no number where the group is bounded by paths
+  /// already, or where it has more rows than are bounded in the time that these take.
   double row_bound(SearchWorker& worker, const BoundedGroup& bounded) const {
     const Point& point = point_of(bounded);
     const Options& all = space_.options(point);
@@ -325,8 +356,9 @@ class PrunedSearch {
   std::vector<const TwinRuns*> twins_;  ///< of its points
   std::vector<BoundedGroup> bounded_groups_;
   std::vector<BoundedGroup> waiting_;          ///< with closer bounds, in their order
-  std::set<const CriticalPaths*> looked_for_;  ///< of groups in rounds before
-  std::set<std::uint64_t> by_rows_;            ///< places of groups that rows bound
+  std::set<const CriticalPaths*> looked_for_;  ///< whose critical paths bound groups
+  /// Places of groups that rows bound, and paths.
+  std::set<std::uint64_t> by_rows_, by_paths_;
   std::size_t seeds_ = 0;
   bool seeded_;
   TopK<Strategy> best_{options_.top};

@@ -76,6 +76,7 @@ SERVING: dict[str, Any] = {
     "kv_cache": "fp8",
     "input_tokens": 2000,
     "output_tokens": 300,
+    "source_tokens": 512,
     "instance_accelerators": 8,
 }
 _SERVED = {

@@ -199,6 +199,11 @@ def test_the_best_strategies_are_those_of_a_sweep(page: Any, model: str, nodes: 
     assert steps == sorted(steps)
 
 
+def reads_text(model: sm.Model) -> bool:
+    """Whether its encoder reads a text, not windows of speech."""
+    return bool(model.shape.encoder_layers) and not model.shape.encoder_positions
+
+
 def served(question: dict[str, Any]) -> Any:
     """The same front, asked in Python, or its refusal."""
     cluster = sm.cluster(question["cluster"], nodes=question["nodes"])
@@ -206,6 +211,7 @@ def served(question: dict[str, Any]) -> Any:
     task = sm.Inference(
         input_tokens=question["input_tokens"],
         output_tokens=question["output_tokens"],
+        source_tokens=question["source_tokens"] if reads_text(model) else 0,
         precision=question["weights"],
         kv_precision=question["kv_cache"],
     )
@@ -273,6 +279,30 @@ def test_the_serving_front_is_that_of_python(page: Any, summary_line: Any) -> No
     assert plans > 300
     assert refused < 30
     summary_line(f"page: {plans} plans of serving fronts equal Python's")
+
+
+@pytest.mark.slow
+def test_sources_of_encoders_have_a_length(page: Any, summary_line: Any) -> None:
+    encoders = [name for name in catalog.names("models") if sm.model(name).shape.encoder_layers]
+    assert {"t5_base", "flan_t5_xxl", "bart_large", "whisper_base"} <= set(encoders)
+    for name in encoders:
+        question = {**FIRST, **SERVING, "model": name, "nodes": 1, "source_tokens": 700}
+        question |= {"input_tokens": 4, "output_tokens": 200, "weights": "bf16"}
+        here, there = page.evaluate(ASK, {"what": "front", "values": question}), served(question)
+        if isinstance(there, str):  # the text of speech is at most as long as its decoder reads
+            assert here["refused"] == there, question
+            continue
+        assert len(here["front"]) == len(there) > 0, question
+        for column, of_plan in FRONT.items():
+            for plan, value in zip(here["front"], there[column], strict=True):
+                assert close(of_plan(plan), value), (column, question)
+    # It is a number of the question only where an encoder reads a text.
+    start = page.url.split("#")[0]
+    for name, shown in (("t5_base", True), ("whisper_base", False), ("llama3_8b", False)):
+        page.goto(f"{start}#model={name}&nodes=1")
+        page.wait_for_function("name => values.model === name", arg=name)
+        assert page.is_enabled("#control-source_tokens") == shown
+    summary_line(f"page: {len(encoders)} models with encoders served as Python serves them")
 
 
 @pytest.mark.slow

@@ -92,6 +92,7 @@ function showControls() {
     if (input.value !== text) input.value = text;
   }
   inputs.ep.disabled = !MODELS[values.model].shape.experts && values.ep === 1;
+  inputs.source_tokens.disabled = !readsText();
 }
 
 // ---------------------------------------------------------------------------------- the question
@@ -130,14 +131,22 @@ function servingKernels() {
     Object.entries(fields).map(([name, number]) => [name, CATALOGUE.kernel_values[number]]));
 }
 
+/** Whether a model's encoder reads a text, whose length is part of the question. */
+function readsText() {
+  const {encoder_layers: layers, encoder_positions: positions} = MODELS[values.model].shape;
+  return Boolean(layers) && !positions;
+}
+
 function askedFront() {
   const engine = CATALOGUE.engines[values.engine];
+  const mix = {input_tokens: values.input_tokens, output_tokens: values.output_tokens};
+  if (readsText()) mix.source_tokens = values.source_tokens;
   return {
     ask: "front",
     ...place(),
     engine: engine.core,
     kernels: servingKernels(),
-    mix: {input_tokens: values.input_tokens, output_tokens: values.output_tokens},
+    mix,
     imbalance: SETTINGS.imbalance,
     max_accelerators: values.instance_accelerators,
     max_batched_tokens: engine.max_batched_tokens,
