@@ -74,8 +74,7 @@ py::tuple simulate(const Instance& instance, const RequestMix& mix, const Number
 /// One row per rate, columns as of SteadyState.
 py::dict steady_states_at(const Instance& instance, const RequestMix& mix,
                           const NumberColumn& rates) {
-  // The states of a block lie in a cache until they are in their columns.
-  constexpr std::size_t kBlock = 1024, kBetweenInterrupts = 100 * kBlock;
+  constexpr std::size_t kBlock = 2048;  // of which states lie in a cache until they are in columns
   instance.expect(mix);
   if (rates.ndim() != 1) throw MalformedQuestion("requests_per_s: must have one dimension");
   const auto size = static_cast<std::size_t>(rates.size());
@@ -86,15 +85,12 @@ py::dict steady_states_at(const Instance& instance, const RequestMix& mix,
   py::dict columns;
   RecordColumns<SteadyState> into(size, std::nullopt, columns);
   std::vector<SteadyState> found(std::min(size, kBlock));
-  for (std::size_t first = 0; first < size;) {
+  for (std::size_t first = 0; first < size; first += found.size()) {
+    found.resize(std::min(found.size(), size - first));
     {
       const py::gil_scoped_release released;
-      const std::size_t end = std::min(first + kBetweenInterrupts, size);
-      for (; first < end; first += found.size()) {
-        found.resize(std::min(found.size(), end - first));
-        states.at(all.subspan(first, found.size()), found);
-        into.put(first, found);
-      }
+      states.at(all.subspan(first, found.size()), found);
+      into.put(first, found);
     }
     check_interrupt();
   }
