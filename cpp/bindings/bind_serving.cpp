@@ -74,7 +74,7 @@ py::tuple simulate(const Instance& instance, const RequestMix& mix, const Number
 /// One row per rate, columns as of SteadyState.
 py::dict steady_states_at(const Instance& instance, const RequestMix& mix,
                           const NumberColumn& rates) {
-  constexpr std::size_t kBetweenInterrupts = 100'000;
+  constexpr std::size_t kBlock = 2048;  // of which states lie in a cache until they are in columns
   instance.expect(mix);
   if (rates.ndim() != 1) throw MalformedQuestion("requests_per_s: must have one dimension");
   const auto size = static_cast<std::size_t>(rates.size());
@@ -84,13 +84,13 @@ py::dict steady_states_at(const Instance& instance, const RequestMix& mix,
   const StatesAtRates states(instance.times, capacity, mix);
   py::dict columns;
   RecordColumns<SteadyState> into(size, std::nullopt, columns);
-  std::vector<SteadyState> found(std::min(size, kBetweenInterrupts));
+  std::vector<SteadyState> found(std::min(size, kBlock));
   for (std::size_t first = 0; first < size; first += found.size()) {
-    const std::span part(found.data(), std::min(found.size(), size - first));
+    found.resize(std::min(found.size(), size - first));
     {
       const py::gil_scoped_release released;
-      states.at(all.subspan(first, part.size()), part);
-      into.put(first, part);
+      states.at(all.subspan(first, found.size()), found);
+      into.put(first, found);
     }
     check_interrupt();
   }

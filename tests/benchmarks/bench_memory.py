@@ -45,11 +45,11 @@ REDUNDANT = (
 def run(*arguments: str) -> tuple[str, float, float]:
     """What a command of the package writes, its peak of memory in MB and its processor time."""
     command = [sys.executable, "-m", "scalemodel", *arguments]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    text = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        text = child.stdout.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
     assert child.returncode == 0, text
     return text, 1024 * usage.ru_maxrss / MB, usage.ru_utime + usage.ru_stime
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +88,22 @@ for _ in range(1 + int(sys.argv[1])):
     assert found.size == 49_152
 """
 
+#: Of a steady state at one of many rates of arrival, eight of them side by side, its row in the
+#: table included; g++ 12 needs 3,200.
+MOST_INSTRUCTIONS_OF_A_RATE = 3_600
+RATES = 20_000
+
+AT_RATES = """
+import sys
+import numpy as np
+import scalemodel as sm
+task = sm.Inference(input_tokens=1000, output_tokens=200)
+plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=1, concurrency=100)
+most = sm.serve("llama3_8b", "dgx_h100", task, replicas=1, requests_per_s=1e4).requests_per_s
+for _ in range(int(sys.argv[2])):
+    plan.at_rates(np.linspace(0.1, 0.9, int(sys.argv[1])) * most)
+"""
+
 #: Of a turn of the explorer's settings, its HTML included; Python 3.11 needs 6.2 million: two to
 #: three milliseconds, where a hand notices fifty.
 MOST_INSTRUCTIONS_OF_A_TURN = 7_000_000
@@ -155,6 +172,14 @@ def test_an_evaluation_of_layer_groups_takes_few_instructions(valgrind: str) -> 
     start, end = (instructions(GROUP_SEARCH, valgrind, times) for times in (0, TIMES))
     each = (end - start) / (TIMES * GROUP_ROWS)
     assert 0 < each < MOST_INSTRUCTIONS_OF_GROUPS
+
+
+@pytest.mark.slow
+def test_a_rate_of_many_takes_few_instructions(valgrind: str) -> None:
+    if " avx2 " not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("the processor solves one rate at a time")
+    once, twice = (instructions(AT_RATES, valgrind, RATES, times) for times in (1, 2))
+    assert 0 < (twice - once) / RATES < MOST_INSTRUCTIONS_OF_A_RATE
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <numbers>
 #include <type_traits>
 
@@ -17,6 +18,18 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
 
+// Functions for processors whose registers hold four numbers, with all that they call inside: a
+// call would hand numbers over in other registers. Where every access is checked, for any
+// processor: such a function then takes minutes to compile. So, too, where nothing is inlined.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SCALEMODEL_LANES
+#endif
+#if defined(SCALEMODEL_LANES) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
+#define SCALEMODEL_WIDE __attribute__((target("avx2"), flatten, hot))
+#else
+#define SCALEMODEL_WIDE
+#endif
+
 namespace scalemodel {
 
 namespace detail {
@@ -24,63 +37,102 @@ template <class T, std::size_t N>
 struct VectorOf {
   using Type [[gnu::vector_size(N * sizeof(T))]] = T;
 };
+
+/// Halves are laid over each other until two places are left.
+template <class Bits>
+bool any_bit(const Bits& bits) {
+  if constexpr (sizeof(Bits) == 2 * sizeof(std::int64_t)) {
+    return (bits[0] | bits[1]) != 0;
+  } else {
+    using Half = typename VectorOf<std::int64_t, sizeof(Bits) / sizeof(std::int64_t) / 2>::Type;
+    const auto halves = std::bit_cast<std::array<Half, 2>>(bits);
+    return any_bit(Half{halves[0] | halves[1]});
+  }
+}
 }  // namespace detail
 
-/// Of GCC and Clang: arithmetic lane by lane, where the processor has narrower registers in parts.
+/// In two registers: a processor computes with one while the other waits for its result. Of GCC and
+/// Clang: arithmetic place by place, where a processor has narrower registers in parts.
 template <std::size_t N>
 class Lanes {
  public:
-  static constexpr std::size_t kSize = N;
-  using Raw = typename detail::VectorOf<double, N>::Type;
-  using Bits = typename detail::VectorOf<std::int64_t, N>::Type;
+  static constexpr std::size_t kSize = N, kRegister = N / 2;
+  using Register = typename detail::VectorOf<double, kRegister>::Type;
+  using Bits = typename detail::VectorOf<std::int64_t, kRegister>::Type;
 
   Lanes() = default;
-  Lanes(double all) : raw_(Raw{} + all) {}
-  explicit Lanes(const Raw& raw) : raw_(raw) {}
+  Lanes(double all) : low_(Register{} + all), high_(low_) {}
+  Lanes(const Register& low, const Register& high) : low_(low), high_(high) {}
+  // Register by register: of more bytes than one holds compilers copy words.
+  Lanes(const Lanes& from) : low_(from.low_), high_(from.high_) {}
+  Lanes& operator=(const Lanes& from) {
+    low_ = from.low_;
+    high_ = from.high_;
+    return *this;
+  }
 
-  Raw raw() const { return raw_; }
-  double operator[](std::size_t lane) const { return raw_[lane]; }
-  void set(std::size_t lane, double value) { raw_[lane] = value; }
+  const Register& low() const { return low_; }
+  const Register& high() const { return high_; }
+  double operator[](std::size_t lane) const {
+    return lane < kRegister ? low_[lane] : high_[lane - kRegister];
+  }
+  void set(std::size_t lane, double value) {
+    if (lane < kRegister) {
+      low_[lane] = value;
+    } else {
+      high_[lane - kRegister] = value;
+    }
+  }
 
-  /// Yes or no in each lane.
+  /// Yes or no in each lane: all bits of it or none.
   class Mask {
    public:
-    explicit Mask(Bits bits) : bits_(bits) {}
-    Mask(bool all) : bits_(Bits{} - static_cast<std::int64_t>(all)) {}
+    Mask(const Bits& low, const Bits& high) : low_(low), high_(high) {}
+    Mask(bool all) : low_(Bits{} - static_cast<std::int64_t>(all)), high_(low_) {}
 
-    Bits bits() const { return bits_; }
-    bool operator[](std::size_t lane) const { return bits_[lane] != 0; }
-    friend Mask operator&(Mask a, Mask b) { return Mask{a.bits_ & b.bits_}; }
-    friend Mask operator|(Mask a, Mask b) { return Mask{a.bits_ | b.bits_}; }
-    friend Mask operator!(Mask a) { return Mask{~a.bits_}; }
-    friend bool any(Mask mask) {
-      std::int64_t found = 0;
-      for (std::size_t i = 0; i < N; ++i) found |= mask.bits_[i];
-      return found != 0;
+    bool operator[](std::size_t lane) const {
+      return (lane < kRegister ? low_[lane] : high_[lane - kRegister]) != 0;
     }
+    friend Mask operator&(Mask a, Mask b) { return {a.low_ & b.low_, a.high_ & b.high_}; }
+    friend Mask operator|(Mask a, Mask b) { return {a.low_ | b.low_, a.high_ | b.high_}; }
+    friend Mask operator!(Mask a) { return {~a.low_, ~a.high_}; }
+    friend bool any(Mask mask) { return detail::any_bit(Bits{mask.low_ | mask.high_}); }
     friend bool all(Mask mask) { return !any(!mask); }
     friend bool at_place(Mask mask, std::size_t lane) { return mask[lane]; }
+    // Processors choose by the sign.
+    friend Lanes select(Mask yes, Lanes a, Lanes b) {
+      return {yes.low_ < 0 ? a.low() : b.low(), yes.high_ < 0 ? a.high() : b.high()};
+    }
 
    private:
-    Bits bits_;
+    Bits low_, high_;
   };
 
-  friend Lanes operator+(Lanes a, Lanes b) { return Lanes{a.raw_ + b.raw_}; }
-  friend Lanes operator-(Lanes a, Lanes b) { return Lanes{a.raw_ - b.raw_}; }
-  friend Lanes operator*(Lanes a, Lanes b) { return Lanes{a.raw_ * b.raw_}; }
-  friend Lanes operator/(Lanes a, Lanes b) { return Lanes{a.raw_ / b.raw_}; }
-  friend Lanes operator-(Lanes a) { return Lanes{-a.raw_}; }
+  friend Lanes operator+(Lanes a, Lanes b) { return {a.low_ + b.low_, a.high_ + b.high_}; }
+  friend Lanes operator-(Lanes a, Lanes b) { return {a.low_ - b.low_, a.high_ - b.high_}; }
+  friend Lanes operator*(Lanes a, Lanes b) { return {a.low_ * b.low_, a.high_ * b.high_}; }
+  friend Lanes operator/(Lanes a, Lanes b) { return {a.low_ / b.low_, a.high_ / b.high_}; }
+  friend Lanes operator-(Lanes a) { return {-a.low_, -a.high_}; }
   Lanes& operator+=(Lanes b) { return *this = *this + b; }
   Lanes& operator*=(Lanes b) { return *this = *this * b; }
-  friend Mask operator<(Lanes a, Lanes b) { return Mask{std::bit_cast<Bits>(a.raw_ < b.raw_)}; }
-  friend Mask operator>(Lanes a, Lanes b) { return Mask{std::bit_cast<Bits>(a.raw_ > b.raw_)}; }
-  friend Mask operator<=(Lanes a, Lanes b) { return Mask{std::bit_cast<Bits>(a.raw_ <= b.raw_)}; }
-  friend Mask operator>=(Lanes a, Lanes b) { return Mask{std::bit_cast<Bits>(a.raw_ >= b.raw_)}; }
-  friend Mask operator==(Lanes a, Lanes b) { return Mask{std::bit_cast<Bits>(a.raw_ == b.raw_)}; }
+  friend Mask operator<(Lanes a, Lanes b) {
+    return {std::bit_cast<Bits>(a.low_ < b.low_), std::bit_cast<Bits>(a.high_ < b.high_)};
+  }
+  friend Mask operator<=(Lanes a, Lanes b) {
+    return {std::bit_cast<Bits>(a.low_ <= b.low_), std::bit_cast<Bits>(a.high_ <= b.high_)};
+  }
+  friend Mask operator==(Lanes a, Lanes b) {
+    return {std::bit_cast<Bits>(a.low_ == b.low_), std::bit_cast<Bits>(a.high_ == b.high_)};
+  }
+  friend Mask operator>(Lanes a, Lanes b) { return b < a; }
+  friend Mask operator>=(Lanes a, Lanes b) { return b <= a; }
 
-  friend Lanes select(Mask yes, Lanes a, Lanes b) { return Lanes{yes.bits() ? a.raw_ : b.raw_}; }
-  friend Lanes max(Lanes a, Lanes b) { return select(a < b, b, a); }
-  friend Lanes min(Lanes a, Lanes b) { return select(b < a, b, a); }
+  friend Lanes max(Lanes a, Lanes b) {
+    return {a.low_ < b.low_ ? b.low_ : a.low_, a.high_ < b.high_ ? b.high_ : a.high_};
+  }
+  friend Lanes min(Lanes a, Lanes b) {
+    return {b.low_ < a.low_ ? b.low_ : a.low_, b.high_ < a.high_ ? b.high_ : a.high_};
+  }
   friend Lanes abs(Lanes x) { return max(x, -x); }
   friend Lanes sqrt(Lanes x) {
     return each(x, [](double one) { return std::sqrt(one); });
@@ -95,12 +147,12 @@ class Lanes {
  private:
   template <class Of>
   static Lanes each(Lanes x, const Of& of) {
-    Lanes found;
-    for (std::size_t i = 0; i < N; ++i) found.raw_[i] = of(x.raw_[i]);
-    return found;
+    for (std::size_t i = 0; i < kRegister; ++i) x.low_[i] = of(x.low_[i]);
+    for (std::size_t i = 0; i < kRegister; ++i) x.high_[i] = of(x.high_[i]);
+    return x;
   }
 
-  Raw raw_{};
+  Register low_{}, high_{};
 };
 
 /// Like quantities side by side.
@@ -238,7 +290,7 @@ constexpr double min(double a, double b) { return b < a ? b : a; }
 template <class Number>
 constexpr Number clamp(Number value, std::type_identity_t<Number> low,
                        std::type_identity_t<Number> high) {
-  return select(value < low, low, select(high < value, high, value));
+  return min(max(value, low), high);
 }
 
 inline double floor(double x) { return std::floor(x); }
@@ -258,27 +310,37 @@ inline constexpr int kFractionBits = 52;
 inline constexpr std::int64_t kFraction = (std::int64_t{1} << kFractionBits) - 1;
 inline constexpr std::int64_t kOne = std::bit_cast<std::int64_t>(1.0);
 
-template <std::size_t N>
-typename Lanes<N>::Bits bits_of(Lanes<N> x) {
-  return std::bit_cast<typename Lanes<N>::Bits>(x.raw());
-}
-template <std::size_t N>
-Lanes<N> lanes_of(typename Lanes<N>::Bits bits) {
-  return Lanes<N>{std::bit_cast<typename Lanes<N>::Raw>(bits)};
+template <std::size_t N, class Of>
+Lanes<N> each_register(const Lanes<N>& x, const Of& of) {
+  return {of(x.low()), of(x.high())};
 }
 /// Fractions with the exponent of one: in [1, 2) of positive numbers.
 template <std::size_t N>
 Lanes<N> fraction(Lanes<N> x) {
-  return lanes_of<N>((bits_of(x) & kFraction) | kOne);
+  using Register = typename Lanes<N>::Register;
+  using Bits = typename Lanes<N>::Bits;
+  return each_register(x, [](const Register& part) {
+    return std::bit_cast<Register>((std::bit_cast<Bits>(part) & kFraction) | kOne);
+  });
 }
 /// Exponents of positive numbers.
 template <std::size_t N>
 Lanes<N> exponent(Lanes<N> x) {
-  constexpr double kWhole = 0x1p52;  // adds an integer of 52 bits to a whole number
+  static constexpr double kWhole = 0x1p52;  // adds an integer of 52 bits to a whole number
+  using Register = typename Lanes<N>::Register;
   using Bits = typename Lanes<N>::Bits;
-  using Unsigned = typename detail::VectorOf<std::uint64_t, N>::Type;
-  const auto biased = std::bit_cast<Bits>(std::bit_cast<Unsigned>(x.raw()) >> kFractionBits);
-  return lanes_of<N>(biased | std::bit_cast<std::int64_t>(kWhole)) - (kWhole + 1023);
+  using Unsigned = typename VectorOf<std::uint64_t, Lanes<N>::kRegister>::Type;
+  const Lanes<N> biased = each_register(x, [](const Register& part) {
+    const auto shifted = std::bit_cast<Bits>(std::bit_cast<Unsigned>(part) >> kFractionBits);
+    return std::bit_cast<Register>(shifted | std::bit_cast<std::int64_t>(kWhole));
+  });
+  return biased - (kWhole + 1023);
+}
+/// A number near one times two to the power in the low bits of another.
+template <class Bits, class Register>
+Register scaled(const Register& number, const Register& power) {
+  return std::bit_cast<Register>(std::bit_cast<Bits>(number) +
+                                 (std::bit_cast<Bits>(power) << kFractionBits));
 }
 
 }  // namespace detail
@@ -298,8 +360,9 @@ Lanes<N> exp(Lanes<N> x) {
   sum = (1.0 / 24 + r * (1.0 / 120)) + s * sum;
   sum = (0.5 + r * (1.0 / 6)) + s * sum;
   const Lanes<N> power = 1.0 + (r + s * sum);
-  return detail::lanes_of<N>(detail::bits_of(power) +
-                             (detail::bits_of(shifted) << detail::kFractionBits));
+  using Bits = typename Lanes<N>::Bits;
+  return {detail::scaled<Bits>(power.low(), shifted.low()),
+          detail::scaled<Bits>(power.high(), shifted.high())};
 }
 
 /// ln x of a normal x > 0, to a few units of the last bit: x = 2^n m, m from 0.7 to 1.4, and
@@ -351,7 +414,9 @@ QuantityLanes<D, N> replaced(QuantityLanes<D, N> all, std::size_t place, Quantit
 }
 template <std::size_t N>
 Lanes<N> side_by_side(const std::array<double, N>& values) {
-  return Lanes<N>{std::bit_cast<typename Lanes<N>::Raw>(values)};
+  using Register = typename Lanes<N>::Register;
+  const auto registers = std::bit_cast<std::array<Register, 2>>(values);
+  return {registers[0], registers[1]};
 }
 template <Dim D, std::size_t N>
 QuantityLanes<D, N> side_by_side(const std::array<Quantity<D>, N>& values) {
@@ -369,6 +434,31 @@ auto by_place(const Make& make) {
     std::array<decltype(make(std::size_t{0})), Number::kSize> values;
     for (std::size_t i = 0; i < Number::kSize; ++i) values[i] = make(i);
     return side_by_side(values);
+  }
+}
+
+namespace detail {
+template <class Made, class Make>
+SCALEMODEL_WIDE [[gnu::noinline]] void make_at(Made* place, const Make& make) {
+  new (place) Made(make());
+}
+}  // namespace detail
+
+/// What `make` makes, in a function of its own that all callers have in common: what is computed of
+/// several numbers then fits in the cache of instructions. Of one the compiler decides.
+template <class Number, class Make>
+auto outlined(const Make& make) {
+  if constexpr (std::is_same_v<Number, double>) {
+    return make();
+  } else {
+    using Made = decltype(make());
+    static_assert(std::is_trivially_destructible_v<Made>);
+    union Later {
+      Later() {}
+      Made made;
+    } later;
+    detail::make_at(&later.made, make);
+    return later.made;
   }
 }
 

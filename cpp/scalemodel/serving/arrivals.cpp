@@ -7,64 +7,32 @@
 #include "scalemodel/serving/fixed_point.hpp"
 #include "scalemodel/serving/states_at_rates.hpp"
 
-// For processors whose registers hold all numbers, with all that it calls inside of it: a call
-// would hand numbers over in other registers. Where every access is checked, for any processor: one
-// function of them all then takes minutes to compile. So, too, where nothing is inlined.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define SCALEMODEL_LANES
-#if defined(__SANITIZE_ADDRESS__) || !defined(__OPTIMIZE__)
-#define SCALEMODEL_TARGET(registers)
-#else
-#define SCALEMODEL_TARGET(registers) __attribute__((target(registers), flatten))
-#endif
-#endif
-
 namespace scalemodel {
 namespace {
 
 using detail::RateQuestion, detail::TimesAtRate;
 
-/// Of several rates at once, as many states.
-using AtRates = void (*)(const RateQuestion& question, std::span<const double> rates, double output,
-                         std::span<TimesAtRate> found) noexcept;
-
-/// How many rates a processor solves at once, and with what; none where it has no such registers.
-struct Width {
-  std::size_t rates = 0;
-  AtRates solve = nullptr;
-};
-constexpr std::size_t kMaxAtOnce = 8;
+constexpr std::size_t kAtOnce = 8;
 
 #ifdef SCALEMODEL_LANES
-template <std::size_t N>
-HertzOf<Lanes<N>> side_by_side(std::span<const double> rates) noexcept {
-  return HertzOf<Lanes<N>>{by_place<Lanes<N>>([&](std::size_t i) { return rates[i]; })};
-}
-
-SCALEMODEL_TARGET("avx2")
-void times_at_four(const RateQuestion& question, std::span<const double> rates, double output,
-                   std::span<TimesAtRate> found) noexcept {
-  const auto all = detail::times_at_rate<Lanes<4>>(question, side_by_side<4>(rates), output);
-  for (std::size_t i = 0; i < 4; ++i) found[i] = all.at(i);
-}
-
-SCALEMODEL_TARGET("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512")
-void times_at_eight(const RateQuestion& question, std::span<const double> rates, double output,
-                    std::span<TimesAtRate> found) noexcept {
-  const auto all = detail::times_at_rate<Lanes<8>>(question, side_by_side<8>(rates), output);
-  for (std::size_t i = 0; i < 8; ++i) found[i] = all.at(i);
-}
-
-Width width(std::size_t most) noexcept {
-  const bool eight = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  if (most >= 8 && eight) return {8, times_at_eight};
-  if (most >= 4 && __builtin_cpu_supports("avx2")) return {4, times_at_four};
-  return {};
-}
+bool has_wide_registers() noexcept { return __builtin_cpu_supports("avx2") > 0; }
 #else
-Width width(std::size_t /*most*/) noexcept { return {}; }
+bool has_wide_registers() noexcept { return false; }
 #endif
+
+/// Of as many rates as are solved at once, as many states.
+SCALEMODEL_WIDE
+void times_at_rates([[maybe_unused]] const RateQuestion& question,
+                    [[maybe_unused]] std::span<const double, kAtOnce> rates,
+                    [[maybe_unused]] double output,
+                    [[maybe_unused]] std::span<TimesAtRate, kAtOnce> found) noexcept {
+#ifdef SCALEMODEL_LANES
+  using All = Lanes<kAtOnce>;
+  const HertzOf<All> side_by_side{by_place<All>([&](std::size_t i) { return rates[i]; })};
+  const auto all = detail::times_at_rate<All>(question, side_by_side, output);
+  for (std::size_t i = 0; i < kAtOnce; ++i) found[i] = all.at(i);
+#endif
+}
 
 /// Of all depths the one with the least latency, else the one that finishes most. What an instance
 /// can finish is what its best depth can.
@@ -146,25 +114,25 @@ SteadyState StatesAtRates::at(double requests_per_s) const noexcept {
 void StatesAtRates::at(std::span<const double> rates, std::span<SteadyState> states,
                        std::size_t most_at_once) const noexcept {
   const RateQuestion question{steps_, most_, idle_, capacity_.max_admitted};
-  std::array<std::size_t, kMaxAtOnce> places{};
-  std::array<double, kMaxAtOnce> together{};
-  std::array<TimesAtRate, kMaxAtOnce> found;
+  const bool wide = most_at_once >= kAtOnce && has_wide_registers();
+  std::array<std::size_t, kAtOnce> places{};
+  std::array<double, kAtOnce> together{};
+  std::array<TimesAtRate, kAtOnce> found;
   std::size_t size = 0;
-  const Width at_once = width(most_at_once);
   const auto solve = [&] {
-    for (std::size_t i = size; i < at_once.rates; ++i) together[i] = together[size - 1];
-    at_once.solve(question, together, mix_.output, found);
+    for (std::size_t i = size; i < kAtOnce; ++i) together[i] = together[size - 1];
+    times_at_rates(question, together, mix_.output, found);
     for (std::size_t i = 0; i < size; ++i) states[places[i]] = state_of(together[i], found[i]);
     size = 0;
   };
   for (std::size_t i = 0; i < rates.size(); ++i) {
-    if (at_once.rates == 0 || !is_open(rates[i])) {
+    if (!wide || !is_open(rates[i])) {
       states[i] = at(rates[i]);
       continue;
     }
     together[size] = rates[i];
     places[size++] = i;
-    if (size == at_once.rates) solve();
+    if (size == kAtOnce) solve();
   }
   if (size > 0) solve();
 }

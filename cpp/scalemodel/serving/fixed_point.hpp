@@ -62,7 +62,7 @@ SharedStepsOf<Number> shared_steps(const StepsOfMix& mix, const ConcurrentLoadOf
   const Number far = min(5 * v + 4 * f * (f - 1), m * (m + 2 * lean));
   SecondsOf<Number> mean{};
   SecondsOf<Number> moment{};  // of steps times what their numbers differ from the mean by
-  for (const Number q : {v, max(v, far)}) {
+  for (const Number& q : {v, max(v, far)}) {
     const Number down = sqrt(lean * lean + q) - lean, up = down + 2 * lean;
     const Number few = 0.5 * v / (down * (down + up)), many = 0.5 * v / (up * (down + up));
     const SecondsOf<Number> fewer = mix.decode_only(1 + m - down);
@@ -90,20 +90,23 @@ struct FixedPointOf {
 };
 
 template <class Number>
-FixedPointOf<Number> select_point(MaskOf<Number> yes, const FixedPointOf<Number>& a,
-                                  const FixedPointOf<Number>& b) noexcept {
-  return {select_record(yes, a.beside, b.beside), select(yes, a.prompts, b.prompts),
-          select(yes, a.prompt_rate, b.prompt_rate), select_record(yes, a.holding, b.holding),
-          select_record(yes, a.inside, b.inside)};
+void assign_point_where(MaskOf<Number> yes, FixedPointOf<Number>& to,
+                        const FixedPointOf<Number>& from) noexcept {
+  assign_where(yes, to.beside, from.beside);
+  to.prompts = select(yes, from.prompts, to.prompts);
+  to.prompt_rate = select(yes, from.prompt_rate, to.prompt_rate);
+  assign_where(yes, to.holding, from.holding);
+  assign_where(yes, to.inside, from.inside);
 }
 
 /// One iteration: what a request that finds `now` leaves for the next one to find.
 template <class Number>
 struct IterationOf {
   FixedPointOf<Number> found;
-  SecondsOf<Number> decode;       ///< time of its decode steps
-  SecondsOf<Number> decode_only;  ///< mean step without a prompt
-  StepMomentsOf<Number> moments;
+  SecondsOf<Number> decode;           ///< time of its decode steps
+  SecondsOf<Number> decode_only;      ///< mean step without a prompt
+  SecondsOf<Number> decode_interval;  ///< between two tokens of a running sequence
+  Number busy = 0;                    ///< share of steps with a prompt
 };
 
 /// `shared`: the steps that such a request sees.
@@ -113,8 +116,9 @@ IterationOf<Number> iterate(double count, const SharedStepsOf<Number>& shared,
                             Number near) noexcept {
   const PromptStepsOf<Number>& steps = shared.steps;
   IterationOf<Number> iteration;
-  iteration.moments = step_moments(steps, now.prompt_rate, near);
-  const StepMomentsOf<Number>& moments = iteration.moments;
+  const StepMomentsOf<Number> moments = step_moments(steps, now.prompt_rate, near);
+  iteration.decode_interval = moments.decode_interval;
+  iteration.busy = moments.busy;
   const PromptWaitOf<Number> wait = prompt_wait(steps, moments, now.prompt_rate);
   iteration.decode_only = steps.decode_only;
   iteration.decode = time_of_steps(steps, moments, wait, now.prompt_rate, count);
@@ -193,8 +197,8 @@ SolutionOf<Number> solve_fixed_point(const RateQuestion& question, HertzOf<Numbe
   MaskOf<Number> open = true;
   for (int count = 0; count < kOptions.max_iterations; ++count) {
     if (count > 0) shared = shared_steps(mix, now.beside, now.prompts);
-    const IterationOf<Number> iteration = iterate(steps, shared, now, holding, near);
-    near = iteration.moments.busy;
+    IterationOf<Number> iteration = iterate(steps, shared, now, holding, near);
+    near = iteration.busy;
     const Number before = now.beside.mean, found = iteration.found.beside.mean;
     const auto above = found > before;
     low = select(above, before, low);
@@ -203,9 +207,8 @@ SolutionOf<Number> solve_fixed_point(const RateQuestion& question, HertzOf<Numbe
       holding.lone = iteration.found.holding.lone;
       const SecondsOf<Number> growth = (question.most.steps.decode_only - iteration.decode_only) /
                                        std::max(1.0, question.most.sequences - 1);
-      slope = clamp(
-          steps * (rate * growth) * (iteration.moments.decode_interval / iteration.decode_only),
-          0.0, kOptions.max_first_slope);
+      slope = clamp(steps * (rate * growth) * (iteration.decode_interval / iteration.decode_only),
+                    0.0, kOptions.max_first_slope);
     } else {
       // The line through the last two iterations meets the diagonal where both agree.
       const auto tells = abs(before - last_mean) > kOptions.min_secant_step * (1 + before);
@@ -228,11 +231,11 @@ SolutionOf<Number> solve_fixed_point(const RateQuestion& question, HertzOf<Numbe
     const Number concurrency =
         rate * iteration.decode + select(close, gain * (next - before), Number{0});
     solution.concurrency = select(open, concurrency, solution.concurrency);
-    solution.prompt_fraction = select(open, iteration.moments.busy, solution.prompt_fraction);
-    FixedPointOf<Number> left = iteration.found;
-    left.beside.mean = next;
-    left.beside.variance *= select(found > 0, next / found, Number{1});
-    now = select_point(open, left, now);
+    solution.prompt_fraction = select(open, iteration.busy, solution.prompt_fraction);
+    ConcurrentLoadOf<Number>& left = iteration.found.beside;
+    left.mean = next;
+    left.variance *= select(found > 0, next / found, Number{1});
+    assign_point_where(open, now, iteration.found);
     open = open & !close;
     if (!any(open)) break;
     last_slope = slope;

@@ -26,6 +26,13 @@ inline double whole_power(double share, double count) noexcept {
 template <std::size_t N>
 Lanes<N> whole_power(Lanes<N> share, Lanes<N> count) noexcept {
   Lanes<N> power = 1, left = count;
+  if (all(count == Lanes<N>{count[0]})) {  // steps hold as many prompts at any rate nearby
+    for (auto same = static_cast<std::uint64_t>(count[0]); same > 0; same /= 2) {
+      if (same % 2 == 1) power *= share;
+      share *= share;
+    }
+    return power;
+  }
   while (any(left > 0.5)) {
     const Lanes<N> half = floor(0.5 * left);
     power = select(left - 2.0 * half > 0.5, power * share, power);
@@ -282,25 +289,30 @@ PromptWaitOf<Number> several_at_once(const PromptStepsOf<Number>& s, const StepM
 template <class Number>
 StepMomentsOf<Number> step_moments(const PromptStepsOf<Number>& s, HertzOf<Number> rate,
                                    std::type_identity_t<Number> near) noexcept {
-  const auto idle = rate * s.full < detail::kHardlyEver, single = s.most <= 1;
-  const StepMomentsOf<Number> never{s.decode_only, s.decode_only, s.more, Number{0}, Number{0}};
-  if (all(idle)) return never;
-  StepMomentsOf<Number> found;
-  if (!all(single)) {
-    found = s.mixed ? detail::mixed_steps(s, rate, near) : detail::prompts_first(s, rate);
-  }
-  if (any(single)) found = select_record(single, detail::one_at_a_time(s, rate), found);
-  return any(idle) ? select_record(idle, never, found) : found;
+  return outlined<Number>([&] {
+    const auto idle = rate * s.full < detail::kHardlyEver, single = s.most <= 1;
+    const StepMomentsOf<Number> never{s.decode_only, s.decode_only, s.more, Number{0}, Number{0}};
+    if (all(idle)) return never;
+    StepMomentsOf<Number> found;
+    if (!all(single)) {
+      found = s.mixed ? detail::mixed_steps(s, rate, near) : detail::prompts_first(s, rate);
+    }
+    if (any(single)) assign_where(single, found, detail::one_at_a_time(s, rate));
+    if (any(idle)) assign_where(idle, found, never);
+    return found;
+  });
 }
 
 template <class Number>
 PromptWaitOf<Number> prompt_wait(const PromptStepsOf<Number>& s, const StepMomentsOf<Number>& m,
                                  HertzOf<Number> rate) noexcept {
-  const auto single = s.most <= 1;
-  PromptWaitOf<Number> found;
-  if (!all(single)) found = detail::several_at_once(s, m, rate);
-  if (any(single)) found = select_record(single, detail::one_after_another(s, m, rate), found);
-  return found;
+  return outlined<Number>([&] {
+    const auto single = s.most <= 1;
+    PromptWaitOf<Number> found;
+    if (!all(single)) found = detail::several_at_once(s, m, rate);
+    if (any(single)) assign_where(single, found, detail::one_after_another(s, m, rate));
+    return found;
+  });
 }
 
 template <class Number>

@@ -15,14 +15,13 @@ namespace scalemodel {
 /// Beyond this share of its time spent on prompts an instance is treated as if it were at it.
 inline constexpr double kMaxLoad = 0.98;
 
-/// `yes ? a : b` of every number of two records, place by place.
+/// Makes every number of a record what it is of another, place by place where `yes`.
 template <class Record>
-Record select_record(MaskOf<typename Record::Number> yes, Record a, const Record& b) noexcept {
-  const auto choose = [&](auto... members) {
-    ((a.*members = select(yes, a.*members, b.*members)), ...);
+void assign_where(MaskOf<typename Record::Number> yes, Record& to, const Record& from) noexcept {
+  const auto assign = [&](auto... members) {
+    ((to.*members = select(yes, from.*members, to.*members)), ...);
   };
-  std::apply(choose, Record::members());
-  return a;
+  std::apply(assign, Record::members());
 }
 
 /// Lengths of prefill steps beside a number of running sequences, or beside several such numbers.
@@ -101,11 +100,11 @@ class StepsOfMix {
 
  private:
   template <class Number>
-  PromptStepsOf<Number> whole(PromptStepsOf<Number> steps, Number sequences, Number prompts,
-                              SecondsOf<Number> decode) const noexcept;
+  void add_whole(PromptStepsOf<Number>& steps, Number sequences, Number prompts,
+                 SecondsOf<Number> decode) const noexcept;
   template <class Number>
-  PromptStepsOf<Number> chunked(PromptStepsOf<Number> steps, Number sequences,
-                                SecondsOf<Number> decode) const noexcept;
+  void add_chunked(PromptStepsOf<Number>& steps, Number sequences,
+                   SecondsOf<Number> decode) const noexcept;
   template <class Number>
   SecondsOf<Number> row_step(Number sequences, Number most,
                              SecondsOf<Number> decode) const noexcept;

@@ -46,9 +46,9 @@ class StatesAtRates {
   ~StatesAtRates() = default;
 
   SteadyState at(double requests_per_s) const noexcept;
-  /// The same of many rates, as many at a time as the processor's registers hold, `most_at_once` at
-  /// most: eight, four or one. Within 1e-12 of what each is alone, in less than half of the time.
-  /// As many states as rates.
+  /// The same of many rates, as many states: eight at a time where the processor has AVX2 and
+  /// `most_at_once` allows as many, else one by one. Within 1e-12 of what each is alone, in a third
+  /// of the time.
   void at(std::span<const double> rates, std::span<SteadyState> states,
           std::size_t most_at_once = 8) const noexcept;
 

@@ -40,7 +40,9 @@ SecondsOf<Lanes<N>> StepTimes::at(const std::array<Seconds, kPoints>& grid,
 
 template <class Number>
 SecondsOf<Number> StepTimes::decode(const StepWorkOf<Number>& work) const noexcept {
-  const Number batch = max(Number{1}, work.sequences / layout_.dp);
+  Number batch = work.sequences;  // steps side by side are of one rank
+  if constexpr (std::is_same_v<Number, double>) batch /= layout_.dp;
+  batch = max(Number{1}, batch);
   SecondsOf<Number> time{};
   for (const AttentionKind& kind : attention_) {
     const double keys = std::max(1.0, keys_of(kind, work.context) / layout_.cp);
@@ -57,7 +59,9 @@ SecondsOf<Number> StepTimes::decode(const StepWorkOf<Number>& work) const noexce
 
 template <class Number>
 Number StepTimes::tokens(const StepWorkOf<Number>& stage) const noexcept {
-  return stage.sequences * stage.query_tokens + stage.prompt_tokens / layout_.cp;
+  const Number decoded = stage.sequences * stage.query_tokens;
+  if constexpr (std::is_same_v<Number, double>) return decoded + stage.prompt_tokens / layout_.cp;
+  return decoded + stage.prompt_tokens;
 }
 
 /// What is done for every sequence needs the tokens of this step and the next one waits for it. So
@@ -95,8 +99,26 @@ SecondsOf<Number> StepTimes::decode_attention_of(const StepWorkOf<Number>& whole
 template <class Number>
 SecondsOf<Number> StepTimes::total_of(const StepWorkOf<Number>& whole,
                                       SecondsOf<Number> attention) const noexcept {
-  const SecondsOf<Number> on_device = device(whole, attention);
-  return select(on_device > Seconds{}, on_device + host(whole, on_device), Seconds{});
+  const auto total = [this, attention](const StepWorkOf<Number>& work) {
+    const SecondsOf<Number> on_device = device(work, attention);
+    return select(on_device > Seconds{}, on_device + host(work, on_device), Seconds{});
+  };
+  if constexpr (std::is_same_v<Number, double>) {
+    return total(whole);
+  } else {
+    // What a plain step depends on, handed over by itself: most of a record is never looked at.
+    return outlined<Number>([&total, sequences = whole.sequences, query = whole.query_tokens,
+                             drafts = whole.draft_tokens, prompts = whole.prompts,
+                             tokens = whole.prompt_tokens] {
+      StepWorkOf<Number> work;
+      work.sequences = sequences;
+      work.query_tokens = query;
+      work.draft_tokens = drafts;
+      work.prompts = prompts;
+      work.prompt_tokens = tokens;
+      return total(work);
+    });
+  }
 }
 
 /// A step without the CPU's part; nothing where it has no tokens.

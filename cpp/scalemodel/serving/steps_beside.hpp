@@ -56,19 +56,23 @@ SecondsOf<Number> added_by_each(const PromptStepsOf<Number>& steps, int ranks, N
 
 template <class Number>
 SecondsOf<Number> StepsOfMix::decode_only(Number sequences) const noexcept {
-  if constexpr (!std::is_same_v<Number, double>) {
-    if (!is_plain()) {
-      return by_place<Number>([&](std::size_t i) { return decode_only_beside(sequences[i]); });
+  return outlined<Number>([&] {
+    if constexpr (!std::is_same_v<Number, double>) {
+      if (!is_plain()) {
+        return by_place<Number>([&](std::size_t i) { return decode_only_beside(sequences[i]); });
+      }
     }
-  }
-  const StepWorkOf<Number> work = demand_.work_of(sequences);
-  return times_.total_of(work, times_.decode_attention_of(work));
+    const StepWorkOf<Number> work = demand_.work_of(sequences);
+    return times_.total_of(work, times_.decode_attention_of(work));
+  });
 }
 
 /// Attention of the prompts of a step.
 template <class Number>
 SecondsOf<Number> StepsOfMix::prefill_of(const StepWorkOf<Number>& work) const noexcept {
-  return by_place<Number>([&](std::size_t i) { return times_.prefill_attention(work.at(i)); });
+  return outlined<Number>([this, work] {
+    return by_place<Number>([&](std::size_t i) { return times_.prefill_attention(work.at(i)); });
+  });
 }
 
 /// Of a step with prompts, next to the decode attention.
@@ -80,46 +84,58 @@ SecondsOf<Number> StepsOfMix::with(const StepWorkOf<Number>& work,
 
 template <class Number>
 PromptStepsOf<Number> StepsOfMix::beside_of(Number sequences, Number prompts) const noexcept {
-  const Engine& engine = times_.engine();
-  PromptStepsOf<Number> steps;
-  if constexpr (!std::is_same_v<Number, double>) {
-    if (!is_plain()) {
-      for (std::size_t i = 0; i < Number::kSize; ++i) {
-        steps.set(i, beside(sequences[i], prompts[i]));
+  return outlined<Number>([&] {
+    const Engine& engine = times_.engine();
+    PromptStepsOf<Number> steps;
+    if constexpr (!std::is_same_v<Number, double>) {
+      if (!is_plain()) {
+        for (std::size_t i = 0; i < Number::kSize; ++i) {
+          steps.set(i, beside(sequences[i], prompts[i]));
+        }
+        return steps;
       }
+    }
+    steps.mixed = engine.mixed_batches;
+    steps.chunked = engine.chunked_prefill;
+    steps.most = demand_.max_prompts(engine, capacity_, sequences);
+    const StepWorkOf<Number> running = demand_.work_of(sequences);
+    SecondsOf<Number> decode = times_.decode_attention_of(running);
+    steps.decode_only = times_.total_of(running, decode);
+    if (demand_.prefilled) {
+      // Sequences whose cache has come take part in the next step like any other.
+      steps.mixed = true;
+      steps.chunked = false;
+      steps.alone = steps.last = steps.full = steps.decode_only;
       return steps;
     }
-  }
-  steps.mixed = engine.mixed_batches;
-  steps.chunked = engine.chunked_prefill;
-  steps.most = demand_.max_prompts(engine, capacity_, sequences);
-  const StepWorkOf<Number> running = demand_.work_of(sequences);
-  SecondsOf<Number> decode = times_.decode_attention_of(running);
-  steps.decode_only = times_.total_of(running, decode);
-  if (demand_.prefilled) {
-    // Sequences whose cache has come take part in the next step like any other.
-    steps.mixed = true;
-    steps.chunked = false;
-    steps.alone = steps.last = steps.full = steps.decode_only;
+    const Number beside = engine.mixed_batches ? sequences : Number{0};
+    decode = select(beside > 0, decode, Seconds{});
+    const auto cut = steps.most < 1;
+    if (all(cut)) {
+      add_chunked(steps, beside, decode);
+      return steps;
+    }
+    if (any(cut)) {
+      PromptStepsOf<Number> chunked = steps;
+      add_chunked(chunked, beside, decode);
+      add_whole(steps, beside, prompts, decode);
+      assign_where(cut, steps, chunked);
+      return steps;
+    }
+    add_whole(steps, beside, prompts, decode);
     return steps;
-  }
-  const Number beside = engine.mixed_batches ? sequences : Number{0};
-  decode = select(beside > 0, decode, Seconds{});
-  const auto cut = steps.most < 1;
-  if (all(cut)) return chunked(steps, beside, decode);
-  const PromptStepsOf<Number> uncut = whole(steps, beside, prompts, decode);
-  return any(cut) ? select_record(cut, chunked(steps, beside, decode), uncut) : uncut;
+  });
 }
 
 /// Prompts of which one fits into a step, or several.
 template <class Number>
-PromptStepsOf<Number> StepsOfMix::whole(PromptStepsOf<Number> steps, Number sequences,
-                                        Number prompts, SecondsOf<Number> decode) const noexcept {
+void StepsOfMix::add_whole(PromptStepsOf<Number>& steps, Number sequences, Number prompts,
+                           SecondsOf<Number> decode) const noexcept {
   const int ranks = times_.layout().dp;
   steps.alone = times_.total_of(demand_.work_of(sequences, Number{1}), one_ + decode);
   steps.last = steps.full = steps.more = steps.alone;
   const auto single = steps.most <= 1;
-  if (all(single)) return steps;
+  if (all(single)) return;
   const auto several = [&](Number count) {
     SecondsOf<Number> time{};
     const MaskOf<Number> row = (count >= steps.most) & steps.chunked;
@@ -135,7 +151,6 @@ PromptStepsOf<Number> StepsOfMix::whole(PromptStepsOf<Number> steps, Number sequ
   };
   steps.more = select(single, steps.more, detail::added_by_each(steps, ranks, prompts, several));
   steps.full = select(single, steps.full, steps.full + (steps.most - 1) * steps.more);
-  return steps;
 }
 
 /// A full step in a row of chunked prompts: it ends `most` of them and begins as many, so that it
@@ -150,8 +165,8 @@ SecondsOf<Number> StepsOfMix::row_step(Number sequences, Number most,
 
 /// A chunked prompt: full chunks, attending to half of it on average, and the rest.
 template <class Number>
-PromptStepsOf<Number> StepsOfMix::chunked(PromptStepsOf<Number> steps, Number sequences,
-                                          SecondsOf<Number> decode) const noexcept {
+void StepsOfMix::add_chunked(PromptStepsOf<Number>& steps, Number sequences,
+                             SecondsOf<Number> decode) const noexcept {
   const double uncached = demand_.uncached_prompt_tokens, input = demand_.input;
   const Number others = ceil(1 / steps.most - 1e-9) - 1;
   const Number chunk = steps.most * uncached, left = uncached - others * chunk;
@@ -162,7 +177,6 @@ PromptStepsOf<Number> StepsOfMix::chunked(PromptStepsOf<Number> steps, Number se
   steps.last = with(demand_.work_of(sequences, Number{1}, left, Number{input}), decode);
   steps.alone = others * first + steps.last;
   steps.more = steps.full / steps.most;
-  return steps;
 }
 
 }  // namespace scalemodel

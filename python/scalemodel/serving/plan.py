@@ -392,11 +392,11 @@ class ServingPlan(ColumnAnswer):
         if self.instance is None:
             raise ScaleModelError(f"at_rates: the plan does not run ({self.verdict})")
         try:
-            rates = np.asarray(requests_per_s, dtype=float)
+            rates = np.array(requests_per_s, dtype=float)
         except (TypeError, ValueError):
             raise ScaleModelError(f"requests_per_s={requests_per_s!r}: must be numbers") from None
         columns = self.instance.steady_states_at(self.task.mix, rates / self.replicas)
-        return pd.DataFrame({"arriving_per_s": rates, **columns})
+        return pd.DataFrame({"arriving_per_s": rates, **columns}, copy=False)
 
     @property
     def step_mix(self) -> _core.RequestMix:

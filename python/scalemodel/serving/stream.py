@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import scalemodel._core as _core
+from scalemodel.base.background import in_background
 from scalemodel.base.columns import numbers_of, random_of, same_columns
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.progress import Progress, watched
@@ -182,8 +183,13 @@ def request_stream(
         raise ScaleModelError(f"requests_per_s={requests_per_s!r}: must be above 0")
     random = random_of(seed)
     kind = "at_once" if np.isinf(requests_per_s) else arrivals
-    times = _arrivals(kind, requests, requests_per_s, random)
-    return RequestStream(times, *_drawn(task, lengths, requests, random))
+
+    def draw() -> RequestStream:
+        times = _arrivals(kind, requests, requests_per_s, random)
+        return RequestStream(times, *_drawn(task, lengths, requests, random))
+
+    stream: RequestStream = in_background(draw)
+    return stream
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -458,25 +464,38 @@ def keep_running(
     slots = max(1, round(plan.asked_concurrency / copies))
     before = slots * copies
     drawn = request_stream(task, requests=requests + 2 * before, lengths=lengths, seed=seed)
-    prompts, answers = drawn.input_tokens.copy(), drawn.output_tokens.copy()
-    random = random_of(seed)
-    # Who is met running has a long answer rather than a short one, and is anywhere in it. As
-    # Generator.choice draws them, whose one call cannot be interrupted.
-    up_to = np.cumsum(answers)
-    met = answers[np.searchsorted(up_to, random.random(before) * up_to[-1], side="right")]
-    answers[:before] = np.maximum(1.0, np.round(met * random.uniform(0.0, 1.0, before)))
-    prompts[:before] += met - answers[:before]
-    asked = RequestStream(np.zeros(drawn.arrival_s.size), prompts, answers)
+    asked: RequestStream = in_background(lambda: _met_running(drawn, before, seed))
     limited = plan.instance_under({**plan.engine_limits, "max_running_sequences": slots})
     served = run_stream(limited, task.mix, asked, copies, balance="round_robin")
     # The queue stands for clients that send their next request as soon as the last one ends; it
     # reaches the scheduler while a step is under way, and waits for the next one.
     step = plan.state.step_time_s
     host = float(np.ceil(float(engine_constants(plan.engine).request_host_s) / step) * step)
-    arrival = np.zeros(asked.arrival_s.size)
+    kept: ServedStream = in_background(lambda: _without_first(served, slots, copies, host))
+    return kept
+
+
+def _met_running(drawn: RequestStream, before: int, seed: int) -> RequestStream:
+    """All at once, the first of them somewhere in their answers."""
+    prompts, answers = drawn.input_tokens.copy(), drawn.output_tokens.copy()
+    random = random_of(seed)
+    # Who is met running has a long answer rather than a short one, and is anywhere in it. Drawn as
+    # Generator.choice does.
+    up_to = np.cumsum(answers)
+    met = answers[np.searchsorted(up_to, random.random(before) * up_to[-1], side="right")]
+    answers[:before] = np.maximum(1.0, np.round(met * random.uniform(0.0, 1.0, before)))
+    prompts[:before] += met - answers[:before]
+    return RequestStream(np.zeros(drawn.arrival_s.size), prompts, answers)
+
+
+def _without_first(served: ServedStream, slots: int, copies: int, host: float) -> ServedStream:
+    """Those behind the first and their followers, each of which came as another one ended."""
+    asked = served.stream
+    arrival = np.zeros(len(asked))
     for replica in range(copies):
         ends = np.sort(served.finished_s[replica::copies])
         arrival[replica::copies][slots:] = ends[: arrival[replica::copies].size - slots] - host
+    before = slots * copies
     order = 2 * before + np.argsort(arrival[2 * before :], kind="stable")
     came, ended = arrival[order], served.finished_s[order]
     totals = served.totals.replace(
@@ -486,7 +505,7 @@ def keep_running(
         makespan_s=float(ended.max() - came[0]),
     )
     return ServedStream(
-        RequestStream(came, prompts[order], answers[order]),
+        RequestStream(came, asked.input_tokens[order], asked.output_tokens[order]),
         served.started_s[order],
         served.first_token_s[order],
         ended,

@@ -221,7 +221,7 @@ TEST_CASE("states at many rates are those at each, within 1e-12") {
     const auto apart = max(found - expected, expected - found);
     return apart <= 1e-12 * expected;
   };
-  // Four at a time and a rest, saturated and idle ones among them.
+  // Eight at a time and a rest, saturated and idle ones among them.
   std::vector<double> loads{1e-9, 0, 1.2, 0.999};
   for (double load = 0.013; load < 1.05; load += 0.0271) loads.push_back(load);
   for (const bool mixes : {true, false}) {

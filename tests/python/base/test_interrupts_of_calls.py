@@ -136,6 +136,9 @@ CALLS = {
     ),
     "stream": Long(SERVED, "plan.simulate(stream)"),
     "keep_running": Long(SERVED, "kept.simulate(requests=9_000_000)"),
+    "at_rates": Long(
+        "import numpy as np\n" + SERVED, "plan.at_rates(np.linspace(1, 9, 4_000_000))"
+    ),
     "prompts": Long(PROMPTS, "plan.simulate(asked)"),
     "plan_serving": Long(
         SERVED,
