@@ -156,6 +156,23 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "mttf": ("reliability",),
     "failures": ("reliability", "failures"),
     "region": ("grid",),
+    # commands, by verbs of Python too
+    "predict": ("estimate",),
+    "train": ("estimate",),
+    "optimize": ("search",),
+    "optimise": ("search",),
+    "benchmark": ("measure",),
+    "planserving": ("serve",),
+    "servesplit": ("serve",),
+    "compareserving": ("serve",),
+    "planfleet": ("fleet",),
+    "simulatefleet": ("fleet",),
+    "simulatenetwork": ("route",),
+    "estimaterl": ("rl",),
+    "searchrl": ("rl",),
+    "estimatetuning": ("tune",),
+    "readtrace": ("trace",),
+    "listcatalog": ("list",),
 }
 
 _SEPARATORS: Final = re.compile(r"[\s_\-./]+")

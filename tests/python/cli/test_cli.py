@@ -96,6 +96,8 @@ def test_every_reason_is_answered_with_code_3(run: Any, reason: str) -> None:
         (BASE, "--global-batch"),
         (["estimate"], "MODEL"),
         (["nope"], "nope"),
+        (["plan-serving"], "did you mean 'serve'?"),
+        (["train"], "did you mean 'estimate'?"),
         (["list", "nope"], "nope"),
         (["list", "models", "nope"], "nope"),
         (["validate", "missing.csv"], "--kind"),
