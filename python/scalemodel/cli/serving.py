@@ -176,10 +176,12 @@ def _task(options: argparse.Namespace) -> Inference:
 
 
 def _text(found: Serving) -> str:
-    layout = " ".join(f"{name}{value}" for name, value in found.layout.to_dict().items())
-    head = f"{found.model.label} · {found.cluster} · {layout} x {found.replicas} · {found.engine}"
+    from scalemodel.serving.verdicts import layout_text
+
+    layout = f"{layout_text(found.layout)} x {found.replicas}"
+    head = f"{found.model.label} · {found.cluster} · {layout} · {found.engine}"
     if not found.fits:
-        return f"{head}\nverdict {found.verdict}"
+        return f"{head}\nverdict {found.verdict}\n{found.why_not()}"
     ttft = "it never settles" if found.saturated else f"{1e3 * found.ttft_s:.1f} ms"
     gib = 2**30
     lines = [

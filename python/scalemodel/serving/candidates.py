@@ -27,7 +27,7 @@ from scalemodel.serving.plan import (
     ranks_of,
     started_engine,
 )
-from scalemodel.serving.plans import DEGREES, layout_text
+from scalemodel.serving.plans import DEGREES
 from scalemodel.serving.promises import (
     SEQUENCES,
     Candidate,
@@ -38,6 +38,7 @@ from scalemodel.serving.promises import (
     state_values,
 )
 from scalemodel.serving.serve import Serving, serve
+from scalemodel.serving.verdicts import layout_text
 
 #: Columns of a row of the engine's search.
 ROW_COLUMNS = (

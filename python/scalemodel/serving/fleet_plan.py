@@ -30,10 +30,10 @@ from scalemodel.serving.launch import ServingLaunch
 from scalemodel.serving.launch.fleet import FleetParts, launch_fleet
 from scalemodel.serving.limits import limits_of, warn_of_milliseconds
 from scalemodel.serving.plan import ServingPlan, ranks_of
-from scalemodel.serving.plans import layout_text
 from scalemodel.serving.serve import serve
 from scalemodel.serving.stream import RequestStream
 from scalemodel.serving.task import Inference
+from scalemodel.serving.verdicts import layout_text
 
 _LARGEST_TP = 16  # tensor-parallel ranks that are tried where no layout is given
 

@@ -11,8 +11,8 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.words import named_arguments
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_parts import FleetPart, fleet_of, policy_of
-from scalemodel.serving.plans import layout_text
 from scalemodel.serving.stream import RequestStream
+from scalemodel.serving.verdicts import layout_text
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -11,6 +11,7 @@ import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.serving.limits import LIMITS, METRICS
 from scalemodel.serving.serve import Serving
+from scalemodel.serving.verdicts import layout_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,24 +19,6 @@ if TYPE_CHECKING:
 #: Degrees of a layout, as columns.
 DEGREES = ("tp", "pp", "ep", "dp", "cp")
 _SHOWN = 20  # rows of a table for people
-
-
-def layout_text(layout: _core.ServingLayout) -> str:
-    """Degrees above 1.
-
-    Examples
-    --------
-    >>> layout_text(_core.ServingLayout(tp=8, ep=8)), layout_text(_core.ServingLayout())
-    ('tp8 ep8', 'tp1')
-    >>> layout_text(_core.ServingLayout(tp=8, two_batch_overlap=True))
-    'tp8 two_batch_overlap'
-    """
-    named = [
-        name if value is True else f"{name}{value}"
-        for name, value in layout.to_dict().items()
-        if value > 1 or value is True
-    ]
-    return " ".join(named) or "tp1"
 
 
 def _milliseconds(value: float | None) -> str:

@@ -27,9 +27,10 @@ from scalemodel.serving.candidates import (
     why_none,
 )
 from scalemodel.serving.limits import limits_of, warn_of_milliseconds
-from scalemodel.serving.plans import DEGREES, ServingPlans, layout_text, plans_frame
+from scalemodel.serving.plans import DEGREES, ServingPlans, plans_frame
 from scalemodel.serving.promises import Promise, checked_load
 from scalemodel.serving.task import Inference
+from scalemodel.serving.verdicts import layout_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,7 +24,6 @@ from scalemodel.serving.generation import (
 from scalemodel.serving.launch import launch_command
 from scalemodel.serving.plan import (
     STEP_COLUMNS,
-    ServingPlan,
     draft_for,
     drafts_of,
     engine_limits,
@@ -48,6 +47,7 @@ from scalemodel.serving.uncertainty import (
     ServingSituation,
     interval_around,
 )
+from scalemodel.serving.verdicts import ToldPlan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _MANY = 1e9  # sequences, or requests per second
 
 
-class Serving(ServingPlan):
+class Serving(ToldPlan):
     """What a serving plan delivers. Made by `serve`.
 
     Every column of `to_dict` is an attribute; the numbers are None for a plan that cannot run.

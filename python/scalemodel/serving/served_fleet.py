@@ -20,9 +20,9 @@ from scalemodel.serving.energy import instance_power_w
 from scalemodel.serving.fleet_parts import FleetPart, optional_column
 from scalemodel.serving.limits import METRICS
 from scalemodel.serving.plan import ranks_of
-from scalemodel.serving.plans import layout_text
 from scalemodel.serving.stream import Column, ServedStream
 from scalemodel.serving.traces.writing import load_pyarrow
+from scalemodel.serving.verdicts import layout_text
 
 if TYPE_CHECKING:
     import pandas as pd

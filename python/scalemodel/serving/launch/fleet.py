@@ -13,7 +13,7 @@ from scalemodel.serving.launch.commands import ENGINES, family_of, shell, start_
 from scalemodel.serving.launch.deploy import ServingLaunch, commands_of_pools
 from scalemodel.serving.launch.instance import HEAD, Instance
 from scalemodel.serving.plan import ServingPlan
-from scalemodel.serving.plans import layout_text
+from scalemodel.serving.verdicts import layout_text
 
 #: Policies of the routers before engines, by that of a plan (docs of the SGLang model gateway and
 #: of vLLM's router, `--policy`).
