@@ -93,6 +93,7 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "numnodes": ("nodes",),
     "nnodes": ("nodes",),
     "hosts": ("nodes",),
+    "nodes": ("gpus", "accelerators"),
     "seqlen": ("sequence", "input_tokens"),
     "seqlength": ("sequence", "input_tokens"),
     "sequencelength": ("sequence", "input_tokens"),
