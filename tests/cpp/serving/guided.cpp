@@ -12,7 +12,7 @@ constexpr Seconds kMask = 40 * unit::us;
 
 Engine guided_engine(double fraction, bool overlaps, Seconds mask = kMask) {
   Engine engine = reference_engine();
-  engine.guided = {fraction, mask, {}, {}};
+  engine.guided = {fraction, mask, {}, {}, {}};
   engine.overlaps_masks = engine.overlaps_draft_masks = overlaps;
   return engine;
 }
