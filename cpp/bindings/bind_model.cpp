@@ -49,8 +49,6 @@ void bind_model(py::module_& m) {
                              "Parameters of main stack and vision tower.")
       .def_property_readonly("active_parameters", &Model::active_parameters,
                              "Parameters one token meets.")
-      .def_property_readonly("generates", &Model::generates,
-                             "Whether answers come from it token by token.")
       .def_property_readonly("layers", &Model::layers, "Transformer layers.")
       .def_property_readonly("hidden", [](const Model& model) { return model.hidden; })
       .def_property_readonly(

@@ -435,6 +435,8 @@ Examples
 --------
 >>> round(rank_imbalance(2.1, 256, 32), 2), round(rank_imbalance(0.158, 288, 32), 2)
 (2.54, 1.11))");
+  m.def("why_no_answers", &why_no_answers, py::arg("model"),
+        "Why a model serves no answers, and what would; empty for one that does.");
   m.def("tokens_per_step", &tokens_per_step, py::arg("mix"),
         "Tokens a sequence gains per step, accepted draft tokens included.");
   bind_drafts(m);

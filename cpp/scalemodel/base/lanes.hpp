@@ -64,7 +64,9 @@ class Lanes {
   Lanes(double all) : low_(Register{} + all), high_(low_) {}
   Lanes(const Register& low, const Register& high) : low_(low), high_(high) {}
   // Register by register: of more bytes than one holds compilers copy words.
+  // NOLINTNEXTLINE(modernize-use-equals-default)
   Lanes(const Lanes& from) : low_(from.low_), high_(from.high_) {}
+  // NOLINTNEXTLINE(modernize-use-equals-default)
   Lanes& operator=(const Lanes& from) {
     low_ = from.low_;
     high_ = from.high_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "scalemodel/ops/memory_bound.hpp"
 
@@ -48,7 +49,7 @@ struct Kernels {
 Seconds qr_time(double n, const Kernels& run) {
   // The mean square of what is left of n columns is n^2 / 3; two GEMMs of a panel, twice: once for
   // the triangle, once for the orthogonal factor.
-  const double left = n / std::sqrt(3.0);
+  const double left = n / std::numbers::sqrt3;
   return run.columns(n, kQrKernels) +
          4 * std::ceil(n / kPanel) * run.gemm(left, left, kPanel, 2 * kFactorValueBytes);
 }

@@ -62,7 +62,10 @@ class StageList {
   /// passes of a micro-batch, a share `firsts` of which comes first after an update.
   void add_gathers(const SecondaryGroups& secondary, const ShardedParameters& all,
                    const ShardedParameters& trainable, double times, double firsts) {
-    if (!secondary) return add_gather(shard_groups(c_), all, 1, times, false);
+    if (!secondary) {
+      add_gather(shard_groups(c_), all, 1, times, false);
+      return;
+    }
     const auto add_times = [this](double calls, bool once) {
       return [this, calls, once](const GatherGroups& groups, const ShardedParameters& parameters) {
         add_gather(groups, parameters, 1, calls, once);

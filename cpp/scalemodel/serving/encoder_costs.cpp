@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/collectives/collectives.hpp"
@@ -25,14 +26,22 @@ std::string text_of(double number) {
 
 }  // namespace
 
+std::string_view why_no_answers(const Model& model) noexcept {
+  if (model.generates()) return {};
+  if (model.vocab < 2) {
+    return "ends in one score in place of words, so that it generates nothing; must have an LM "
+           "head to serve answers";
+  }
+  return "its tokens see those behind them, so that it generates nothing; `estimate` takes it with "
+         "a task `BatchInference`; must be a decoder to serve answers";
+}
+
 double request_patches(const Model& model, const RequestMix& mix) {
   const auto malformed = [](const char* field, double value, const std::string& legal) {
     throw MalformedQuestion(std::string(field) + "=" + text_of(value) + ": " + legal);
   };
-  if (!model.generates()) {
-    throw MalformedQuestion(
-        "model: generates nothing, for its tokens see those behind them or it ends in one score; "
-        "must be a decoder with an LM head");
+  if (const std::string_view why = why_no_answers(model); !why.empty()) {
+    throw MalformedQuestion("model: " + std::string(why));
   }
   const double positions = model.encoder.image_patches;
   if (model.encoder.present()) {

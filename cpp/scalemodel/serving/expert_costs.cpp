@@ -134,7 +134,7 @@ Seconds StepTimes::hidden_exchange(const LayerKind& kind, double m, double token
   few.sending_blocks = kernels_.combine_blocks;
   const Seconds combine = exchange_time(few, kernels_.combine);
   const Seconds beside = compute / (1 - kernels_.combine_blocks / accelerator.multiprocessors);
-  const double tiles = std::max(1.0, std::max(layer.load.active, layer.load.pairs / kSignalRows));
+  const double tiles = std::max({1.0, layer.load.active, layer.load.pairs / kSignalRows});
   return hidden + compute + way.combine - max(combine, beside) - min(combine, beside) / tiles;
 }
 

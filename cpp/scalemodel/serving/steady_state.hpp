@@ -1,6 +1,7 @@
 // A serving instance in its steady state: concurrency, rates and waiting times in closed form.
 #pragma once
 
+#include <string_view>
 #include <tuple>
 
 #include "scalemodel/base/quantity.hpp"
@@ -73,6 +74,9 @@ constexpr double images_per_token(const RequestMix& mix, double tokens) noexcept
   const double items = mix.source > 0 ? 1 : mix.images;
   return items * (1 - mix.encoder_hit_fraction) / tokens;
 }
+
+/// Why a model serves no answers, and what would; empty for one that does.
+std::string_view why_no_answers(const Model& model) noexcept;
 
 /// Patches of an image of the requests, or tokens of their source; 0: an instance encodes none for
 /// them. Throws MalformedQuestion for a model that generates nothing, for images or sources that it

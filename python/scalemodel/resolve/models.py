@@ -114,19 +114,9 @@ class Model:
         its tokens see those behind them, so that it generates nothing; `estimate` takes it with \
 a task `BatchInference`; must be a decoder to serve answers
         """
-        if self.core.generates:
-            return
-        if self.scalar_head:
-            why = (
-                "ends in one score in place of words, so that it generates nothing; must have an "
-                "LM head to serve answers"
-            )
-        else:
-            why = (
-                "its tokens see those behind them, so that it generates nothing; `estimate` takes "
-                "it with a task `BatchInference`; must be a decoder to serve answers"
-            )
-        raise ScaleModelError(f"model={self.name!r}: {why}", code="malformed")
+        why = _core.why_no_answers(self.core)
+        if why:
+            raise ScaleModelError(f"model={self.name!r}: {why}", code="malformed")
 
     @property
     def reads_source(self) -> bool:

@@ -245,6 +245,7 @@ FRONT = {
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* learned positions")
 def test_the_serving_front_is_that_of_python(page: Any, summary_line: Any) -> None:
     draw = random.Random(31)
     plans = refused = 0
@@ -265,7 +266,8 @@ def test_the_serving_front_is_that_of_python(page: Any, summary_line: Any) -> No
         here = page.evaluate(ASK, {"what": "front", "values": question})
         there = served(question)
         if isinstance(there, str):
-            assert here["refused"] == there, question
+            named = f"model={question['model']!r}: "  # of the page there is one model
+            assert here["refused"] == there.replace(named, "model: "), question
             refused += 1
             continue
         assert "front" in here, (question, here)
@@ -282,6 +284,7 @@ def test_the_serving_front_is_that_of_python(page: Any, summary_line: Any) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* learned positions")
 def test_sources_of_encoders_have_a_length(page: Any, summary_line: Any) -> None:
     encoders = [name for name in catalog.names("models") if sm.model(name).shape.encoder_layers]
     assert {"t5_base", "flan_t5_xxl", "bart_large", "whisper_base"} <= set(encoders)
@@ -292,7 +295,9 @@ def test_sources_of_encoders_have_a_length(page: Any, summary_line: Any) -> None
         if isinstance(there, str):  # the text of speech is at most as long as its decoder reads
             assert here["refused"] == there, question
             continue
-        assert len(here["front"]) == len(there) > 0, question
+        assert len(here["front"]) == len(there), question
+        too_large = sm.model(name).parameters * 2 > 8 * 80e9  # of BF16, for the node's memory
+        assert bool(len(there)) is not too_large, question
         for column, of_plan in FRONT.items():
             for plan, value in zip(here["front"], there[column], strict=True):
                 assert close(of_plan(plan), value), (column, question)
