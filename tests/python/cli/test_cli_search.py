@@ -509,7 +509,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job may
 from scalemodel import cli
 sys.exit(cli.main())
 """
-LONG_SEARCH = ["gpt3_175b", "--cluster", "dgx_a100", "--nodes", "512", "--global-batch", "3072"]
+LONG_SEARCH = ["gpt3_175b", "--cluster", "dgx_a100", "--nodes", "1536", "--global-batch", "9216"]
 LONG_SEARCH += ["--sequence", "2048", "--batch-is-limit", "--calculon", "--progress"]
 
 
