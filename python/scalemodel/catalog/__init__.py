@@ -13,9 +13,8 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +25,7 @@ from scalemodel.base.reading import read_text
 from scalemodel.base.safe_text import plain, plain_cells
 from scalemodel.base.units import source_of, value_of
 from scalemodel.base.words import named_arguments
+from scalemodel.catalog.entries import Entry
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -173,74 +173,6 @@ def _paths(kind: str) -> dict[str, Path]:
                 folders.append((folder, state.st_mtime_ns))
     _notice("private entries", _private_files())
     return _listed(tuple(folders))
-
-
-def _unchangeable(self: Entry | Items, *_: object, **__: object) -> Any:
-    raise TypeError(
-        f"{self.where}: entries of the catalogue do not change; copy.deepcopy(entry) is a copy "
-        "that does"
-    )
-
-
-class Entry(dict[str, Any]):
-    """A table of an entry: what a reader needs and does not find in it is an error that names it.
-
-    All who ask for an entry are given the same one, so it does not change; a deep copy is a plain
-    dictionary of one's own.
-
-    Examples
-    --------
-    >>> load("models", "llama3_8b")["architecture"]["wheels"]
-    Traceback (most recent call last):
-    scalemodel.base.errors.ScaleModelError: models/llama3_8b.architecture.wheels: missing
-    """
-
-    __slots__ = ("where",)
-
-    __setitem__ = __delitem__ = __ior__ = _unchangeable
-    clear = pop = popitem = setdefault = update = _unchangeable
-
-    def __init__(self, table: Mapping[str, Any], where: str) -> None:
-        super().__init__({key: _table(cell, f"{where}.{key}") for key, cell in table.items()})
-        self.where = where
-
-    def __reduce__(self) -> tuple[type[Entry], tuple[dict[str, Any], str]]:
-        return Entry, (dict(self), self.where)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return deepcopy(dict(self), memo)
-
-    def __missing__(self, key: str) -> Any:
-        raise ScaleModelError(f"{self.where}.{key}: missing")
-
-
-class Items(list[Any]):
-    """A list of an entry, which does not change either."""
-
-    __slots__ = ("where",)
-
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _unchangeable
-    append = clear = extend = insert = pop = remove = reverse = sort = _unchangeable
-
-    def __init__(self, items: Iterable[Any], where: str) -> None:
-        super().__init__(_table(item, f"{where}[{number}]") for number, item in enumerate(items))
-        self.where = where
-
-    def __reduce__(self) -> tuple[type[Items], tuple[list[Any], str]]:
-        return Items, (list(self), self.where)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        return deepcopy(list(self), memo)
-
-
-def _table(cell: Any, where: str) -> Any:
-    if isinstance(cell, Entry | Items):
-        return cell
-    if isinstance(cell, dict):
-        return Entry(cell, where)
-    if isinstance(cell, list):
-        return Items(cell, where)
-    return cell
 
 
 def read_toml(path: Path) -> dict[str, Any]:

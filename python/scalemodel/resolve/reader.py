@@ -13,6 +13,7 @@ from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.safe_text import plain
 from scalemodel.base.units import parse_quantity, value_of
+from scalemodel.catalog.entries import Entry
 from scalemodel.resolve.hub import is_hub_id
 
 Table = Mapping[str, Any]
@@ -149,7 +150,7 @@ def merged(base: Table, changes: Table) -> dict[str, Any]:
             result[key] = merged(below, cell)
         else:
             result[key] = cell
-    return catalog.Entry(result, base.where) if isinstance(base, catalog.Entry) else result
+    return Entry(result, base.where) if isinstance(base, Entry) else result
 
 
 def freeze(table: object) -> object:

@@ -23,7 +23,8 @@ from scalemodel.serving.measured import (
     measure,
 )
 from scalemodel.serving.plan import ServingPlan, instance_of, ranks_of
-from scalemodel.serving.stream import keep_running, run_stream
+from scalemodel.serving.plan_stream import keep_running
+from scalemodel.serving.stream import run_stream
 from scalemodel.serving.task import Inference, number_from_to
 
 _IDLE = 0.02  # of the load that an instance is asked for, where it is hardly loaded

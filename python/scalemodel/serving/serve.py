@@ -29,6 +29,7 @@ from scalemodel.serving.plan import (
     engine_limits,
     instance_of,
 )
+from scalemodel.serving.plan_stream import simulate
 from scalemodel.serving.pools import copies_of, expert_cluster_of, pool_table
 from scalemodel.serving.prompts import simulate_prompts
 from scalemodel.serving.schedule import PromptRequest
@@ -38,7 +39,6 @@ from scalemodel.serving.stream import (
     Lengths,
     RequestStream,
     ServedStream,
-    simulate,
 )
 from scalemodel.serving.task import Inference, number_from_to
 from scalemodel.serving.uncertainty import (

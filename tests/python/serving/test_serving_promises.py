@@ -18,7 +18,7 @@ from scalemodel.cli import main
 from scalemodel.serving import Serving, ServingPlans, request_stream
 from scalemodel.serving.limits import LIMITS, limits_of
 from scalemodel.serving.measured import measure
-from scalemodel.serving.stream import keep_running
+from scalemodel.serving.plan_stream import keep_running
 
 CHAT = sm.Inference(input_tokens=2000, output_tokens=300, precision="fp8", kv_precision="fp8")
 VARIED = CHAT.replace(input_spread=0.8, output_spread=0.8)
