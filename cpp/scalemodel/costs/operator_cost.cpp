@@ -61,6 +61,13 @@ void add_bias_gradient(const Pricing& p, const LayerOperator& op, double values)
                         1);
 }
 
+/// The libraries of CPUs add a product to what is there, so that the bias fills the output first
+/// (PyTorch, aten/src/ATen/native/LinearAlgebra.cpp, addmm_impl_cpu_); GPUs add it as they store.
+void add_bias(const Pricing& p, const LayerOperator& op, double values) {
+  if (!op.biased() || !p.conditions().stack.host_computes) return;
+  p.builder.elementwise("bias", Bytes{values * p.element()}, Bytes{}, p.add_fraction(), 1, 0);
+}
+
 /// Columns of one rank, those a stack pads a vocabulary with included.
 double computed_columns(const Pricing& p, const LayerOperator& op) {
   return op.vocabulary ? head_columns(p.conditions().stack, op.columns, p.shard.tp)
@@ -111,7 +118,10 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
     p.builder.linear(op.name, rows / batch, columns, depth, options);
   }
   if (grouped) add_expert_bias(p, op, rows * columns);
-  if (!grouped) add_bias_gradient(p, op, rows * columns);
+  if (!grouped) {
+    add_bias(p, op, rows * columns);
+    add_bias_gradient(p, op, rows * columns);
+  }
   if (!p.context.adapts || !has_adapter(op, conditions.lora_targets)) return 0;
   double adapters = 0;
   const bool exchanged = conditions.lora_rank > 0 && shard.tp > 1 && !grouped;
@@ -251,7 +261,8 @@ void add_permutation(const Pricing& p) {
       permutation_bytes(p, Bytes{p.shard.rows * p.unit.expert_width * p.element()});
   p.builder.elementwise("permute", permuted, permuted, p.add_fraction(),
                         stack.grouped_launch ? 6 : 30);
-  if (stack.grouped_launch) return;
+  // A CPU that computes is measured with plain layers: no framework's routing is around theirs.
+  if (stack.grouped_launch || stack.host_computes) return;
   // Paired micro-batches are scheduled part by part, which is as much work again.
   const bool paired = stack.overlap_ep_between && p.shard.ep_between;
   const double launches = (paired ? 2 : 1) * kRoutingLaunches;

@@ -114,6 +114,29 @@ def _after_a_product(
     return times_s
 
 
+def _with_copies(
+    call: Callable[[], object], operation: str, size_bytes: int, ranks: int, torch: Any
+) -> Callable[[], object]:
+    """An exchange of parameters or gradients on a CPU, which copies what it sends and receives.
+
+    Fully sharded training packs tensors into buffers and unpacks them (PyTorch,
+    torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py). GPUs do so beside their products, at
+    the rate of their memory; a core computes nothing meanwhile.
+    """
+    if operation not in ("all_gather", "reduce_scatter"):
+        return call
+    one, other = (torch.randn(size_bytes // 4) for _ in range(2))
+    whole, part = slice(None), slice(0, size_bytes // 4 // ranks)
+    sent, received = (part, whole) if operation == "all_gather" else (whole, part)
+
+    def copied() -> None:
+        one[sent].copy_(other[sent])
+        call()
+        other[received].copy_(one[received])
+
+    return copied
+
+
 def exchanges(job: Mapping[str, Any], torch: Any, device: Any) -> list[dict[str, Any]]:
     """Seconds of every operation and size on the slowest rank: the median of the repeats."""
     distributed = torch.distributed
@@ -138,6 +161,8 @@ def exchanges(job: Mapping[str, Any], torch: Any, device: Any) -> list[dict[str,
             else:
                 bench: Any = Tensors()
                 call = collective_call(distributed, operation, bench, size_bytes, ranks, None)
+                if device.type == "cpu":
+                    call = _with_copies(call, operation, size_bytes, ranks, torch)
             for _ in range(_WARM_UP):
                 call()
             burst = _after_a_product if device.type == "cpu" else _burst

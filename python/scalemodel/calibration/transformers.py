@@ -98,10 +98,11 @@ def modules(torch: Any) -> Any:
             return Summed.apply(y) if self.tp > 1 else y
 
     class Mlp(nn.Module):  # type: ignore[name-defined,misc]
-        def __init__(self, hidden: int, ffn: int, tp: int) -> None:
+        def __init__(self, hidden: int, ffn: int, tp: int, bias: bool = True) -> None:
             super().__init__()
             self.tp = tp
-            self.up, self.down = nn.Linear(hidden, ffn // tp), nn.Linear(ffn // tp, hidden)
+            self.up = nn.Linear(hidden, ffn // tp, bias=bias)
+            self.down = nn.Linear(ffn // tp, hidden, bias=bias)
 
         def forward(self, x: Any) -> Any:
             x = Copied.apply(x) if self.tp > 1 else x
@@ -113,7 +114,7 @@ def modules(torch: Any) -> Any:
             super().__init__()
             self.top_k = top_k
             self.router = nn.Linear(hidden, experts, bias=False)
-            self.experts = nn.ModuleList(Mlp(hidden, ffn, 1) for _ in range(experts))
+            self.experts = nn.ModuleList(Mlp(hidden, ffn, 1, False) for _ in range(experts))
 
         def forward(self, x: Any) -> Any:
             tokens = x.flatten(0, 1)

@@ -139,6 +139,32 @@ TEST_CASE("biases of experts cost passes over their outputs where nothing fuses 
   CHECK(operator_of(c, "expert_bias").forward == Seconds{});
 }
 
+TEST_CASE("by hand: a core writes a bias into the output that its product is added to") {
+  DecoderShape shape = testing::grouped_70b_shape();
+  Stack stack = testing::plain_sum_stack();
+  const Task task = testing::training(64, 4096, Precision::bf16);
+  const auto copied = [&] {
+    const Tables tables(make_decoder(shape), testing::reference_cluster(64), task, stack);
+    Seconds sum;
+    for (const OperatorCost& cost : tables.operators(testing::degrees(4, 1, 1), 0)) {
+      if (cost.name != "bias") continue;
+      CHECK(cost.backward == Seconds{});
+      sum += cost.forward;
+    }
+    return sum;
+  };
+  shape.qkv_bias = shape.out_bias = true;
+  CHECK(copied() == Seconds{});  // stored with the product
+  stack.host_computes = true;
+  const Accelerator a = testing::reference_cluster(64).accelerator;
+  const double fraction = a.elementwise.add_fraction * stack.memory_efficiency;
+  const double qkv = 10 * 1024 / 4.0;  // 64 + 2 x 8 heads of 128 on four ranks
+  const auto pass = [&](double width) { return memory_time(Bytes{2 * 4096 * width}, fraction, a); };
+  CHECK(about_equal(copied(), pass(qkv) + pass(8192)));
+  shape.qkv_bias = shape.out_bias = false;
+  CHECK(copied() == Seconds{});
+}
+
 TEST_CASE("by hand: a bias's gradient is one pass over the gradient of what it is added to") {
   DecoderShape shape = testing::grouped_70b_shape();
   const Stack stack = testing::plain_sum_stack();
