@@ -7,6 +7,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
+#include "bindings/columns.hpp"
 #include "bindings/interpreter.hpp"
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/search/pareto.hpp"
@@ -24,8 +25,7 @@ void bind_pareto(py::module_& m) {
           if (column.ndim() != 1) throw MalformedQuestion("columns: each must have one dimension");
           views.emplace_back(column.data(), static_cast<std::size_t>(column.size()));
         }
-        const std::vector<std::int64_t> front = listening([&] { return pareto_front(views); });
-        return py::array_t<std::int64_t>(static_cast<py::ssize_t>(front.size()), front.data());
+        return array_of(listening([&] { return pareto_front(views); }));
       },
       py::arg("columns"),
       "Indices of the rows that no row dominates, in lexicographic order of their values; every "

@@ -137,21 +137,22 @@ Judged judged_routing(RoutingInstance&& instance, Routing&& routing) {
           std::move(bytes),    std::move(planes),  disconnected};
 }
 
-py::dict quality_columns(const Judged& judged) {
-  const Routing& routing = judged.routing;
-  const RoutingQuality& q = judged.quality;
+/// What is found becomes the columns themselves.
+py::dict quality_columns(Judged&& judged) {
+  Routing& routing = judged.routing;
+  RoutingQuality& q = judged.quality;
   py::dict answer;
-  answer["first"] = array_of(routing.first);
-  answer["path"] = array_of(routing.choice);
-  answer["plane"] = array_of(judged.planes);
-  answer["share"] = array_of(routing.share);
+  answer["first"] = array_of(std::move(routing.first));
+  answer["path"] = array_of(std::move(routing.choice));
+  answer["plane"] = array_of(std::move(judged.planes));
+  answer["share"] = array_of(std::move(routing.share));
   answer["sprayed"] = routing.sprayed;
-  answer["rate_bytes_per_s"] = array_of(q.rates);
-  answer["fair_steps_per_s"] = array_of(q.fair);
-  answer["allocated_steps_per_s"] = array_of(q.allocated);
-  answer["isolated_steps_per_s"] = array_of(q.isolated);
-  answer["link_rate_bytes_per_s"] = array_of(q.carried);
-  answer["link_bytes"] = array_of(judged.bytes);
+  answer["rate_bytes_per_s"] = array_of(std::move(q.rates));
+  answer["fair_steps_per_s"] = array_of(std::move(q.fair));
+  answer["allocated_steps_per_s"] = array_of(std::move(q.allocated));
+  answer["isolated_steps_per_s"] = array_of(std::move(q.isolated));
+  answer["link_rate_bytes_per_s"] = array_of(std::move(q.carried));
+  answer["link_bytes"] = array_of(std::move(judged.bytes));
   answer["max_flows"] = q.load.flows;
   answer["max_bytes"] = q.load.bytes.base();
   answer["drain_s"] = q.load.drain.base();
@@ -186,7 +187,7 @@ py::dict route_flows(const LinkGraph& graph, const Flows& flows, const RouteOpti
                      int max_paths, int detours) {
   const PathLimits limits = limits_of(max_paths, detours);
   std::chrono::duration<double> spent{};
-  const Judged judged = listening([&] {
+  Judged judged = listening([&] {
     require_nics(graph, flows);
     RoutingInstance instance(graph, flows, limits);
     const auto start = std::chrono::steady_clock::now();
@@ -194,7 +195,7 @@ py::dict route_flows(const LinkGraph& graph, const Flows& flows, const RouteOpti
     spent = std::chrono::steady_clock::now() - start;
     return judged_routing(std::move(instance), std::move(routing));
   });
-  py::dict answer = quality_columns(judged);
+  py::dict answer = quality_columns(std::move(judged));
   answer["assignment_s"] = spent.count();
   return answer;
 }

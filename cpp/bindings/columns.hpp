@@ -4,6 +4,8 @@
 #include <pybind11/numpy.h>
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "bindings/arrays.hpp"
@@ -19,6 +21,19 @@ template <class T>
 pybind11::array_t<T> array_of(const std::vector<T>& values) {
   check_interrupt();
   return pybind11::array_t<T>(static_cast<pybind11::ssize_t>(values.size()), values.data());
+}
+
+/// The values themselves, which the array keeps: of millions a copy is what costs most.
+template <class T>
+pybind11::array_t<T> array_of(std::vector<T>&& values) {
+  check_interrupt();
+  auto kept = std::make_unique<std::vector<T>>(std::move(values));
+  const T* data = kept->data();
+  const auto size = static_cast<pybind11::ssize_t>(kept->size());
+  const pybind11::capsule owner(kept.get(),
+                                [](void* vector) { delete static_cast<std::vector<T>*>(vector); });
+  (void)kept.release();
+  return pybind11::array_t<T>(size, data, owner);
 }
 
 template <class T, class Column>

@@ -145,14 +145,15 @@ def test_ten_times_as_many(benchmark: Any, name: str) -> None:
     make, count = CASES[name]
     small, large = make(count), make(10 * count)
     small()  # what is loaded once is not counted
-    few = costs_s(small, 5)
-    few_s, few_own_s = (min(column) for column in zip(*few, strict=True))
+    few: list[tuple[float, float]] = []
     many: list[tuple[float, float]] = []
 
-    def run() -> None:
-        many.extend(costs_s(large, 3))
+    def run() -> None:  # by turns: what else a machine does slows both down
+        few.extend(costs_s(small, 3))
+        many.extend(costs_s(large, 1))
 
-    benchmark.pedantic(run, rounds=1)
+    benchmark.pedantic(run, rounds=3)
+    few_s, few_own_s = (min(column) for column in zip(*few, strict=True))
     # The first call takes memory that the machine itself may not have touched yet.
     many_s, many_own_s = zip(*many, strict=True)
     ratio, first = min(many_s) / few_s, many_s[0] / few_s

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #if defined(__linux__)
@@ -29,6 +30,15 @@ inline void advise_large_pages([[maybe_unused]] const void* memory,
     (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
   }
 #endif
+}
+
+/// `count` values that hold nothing yet, for those who write all of them; in large pages where that
+/// is much.
+template <class T>
+std::unique_ptr<T[]> large_room(std::size_t count) {       // NOLINT(*-avoid-c-arrays)
+  auto room = std::make_unique_for_overwrite<T[]>(count);  // NOLINT(*-avoid-c-arrays)
+  advise_large_pages(room.get(), count * sizeof(T));
+  return room;
 }
 
 /// Room for `count` values, in large pages where that is much.

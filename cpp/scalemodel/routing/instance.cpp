@@ -135,8 +135,48 @@ Incidence flow_links(const RoutingInstance& instance, const Routing& routing) {
   return incidence;
 }
 
+namespace {
+
+/// Sums of all jobs at once, flow after flow as they lie in memory; each adds up in the order of
+/// its flows all the same.
+Incidence job_links_at_once(const RoutingInstance& instance, const Routing& routing) {
+  const Flows& flows = instance.flows;
+  const auto links = static_cast<std::size_t>(instance.graph.links());
+  std::vector<double> sums(links * static_cast<std::size_t>(flows.jobs), 0.0);
+  std::vector<std::vector<std::int32_t>> added(static_cast<std::size_t>(flows.jobs));
+  for (std::size_t f = 0; f < flows.size(); ++f) {
+    const auto job = static_cast<std::size_t>(flows.job[f]);
+    double* sum = sums.data() + job * links;
+    for (std::int32_t part = routing.first[f]; part < routing.first[f + 1]; ++part) {
+      const double bytes = routing.share[part] * flows.bytes[f];
+      for_each_link_of_path(instance, f, routing.choice[part], [&](std::int32_t link) {
+        if (sum[link] == 0.0) added[job].push_back(link);
+        sum[link] += bytes;
+      });
+    }
+  }
+  Incidence incidence;
+  for (std::size_t job = 0; job < added.size(); ++job) {
+    for (const std::int32_t link : added[job]) {
+      incidence.link.push_back(link);
+      incidence.weight.push_back(std::exchange(sums[job * links + link], 0.0));
+    }
+    incidence.first.push_back(static_cast<std::int32_t>(incidence.link.size()));
+  }
+  return incidence;
+}
+
+}  // namespace
+
+bool fits_by_job(const Flows& flows, std::int32_t places) {
+  constexpr std::size_t kMaxSums = std::size_t{1} << 20;
+  const std::size_t sums = static_cast<std::size_t>(flows.jobs) * static_cast<std::size_t>(places);
+  return sums <= std::min(kMaxSums, flows.size());
+}
+
 Incidence job_links(const RoutingInstance& instance, const Routing& routing) {
   const Flows& flows = instance.flows;
+  if (fits_by_job(flows, instance.graph.links())) return job_links_at_once(instance, routing);
   Incidence incidence;
   LinkSums sums(instance.graph.links());
   const std::vector<std::int32_t> order = flows_by_job(flows);

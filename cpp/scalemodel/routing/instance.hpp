@@ -61,6 +61,10 @@ inline constexpr std::int32_t kFlowsAhead = 16;
 /// Numbers of all flows, job after job, ascending within each.
 std::vector<std::int32_t> flows_by_job(const Flows& flows);
 
+/// Whether a number per job and place is little beside the flows and stays in a cache: then flows
+/// are met in their order, not job after job.
+bool fits_by_job(const Flows& flows, std::int32_t places);
+
 /// A routing with every flow whole on one path.
 Routing single_path(Choice choice);
 

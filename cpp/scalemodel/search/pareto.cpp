@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/base/large_memory.hpp"
 #include "scalemodel/base/poll.hpp"
+#include "scalemodel/search/row_order.hpp"
 #include "scalemodel/search/staircase.hpp"
 
 namespace scalemodel {
@@ -19,14 +19,7 @@ namespace {
 
 using Columns = std::span<const std::span<const double>>;
 
-template <std::size_t M>
-using Values = std::array<double, M>;
-
-template <std::size_t M>
-struct Row {
-  Values<M> value;
-  std::size_t index;
-};
+constexpr std::size_t kMaxRows = std::numeric_limits<std::uint32_t>::max();
 
 template <std::size_t M>
 bool nowhere_larger(const Values<M>& a, const Values<M>& b) {
@@ -39,93 +32,6 @@ bool nowhere_larger(const Values<M>& a, const Values<M>& b) {
 template <std::size_t M>
 bool dominates(const Values<M>& a, const Values<M>& b) {
   return nowhere_larger(a, b) && a != b;
-}
-
-/// Equal rows in the order of their places.
-template <std::size_t M>
-bool lexicographically_less(const Row<M>& a, const Row<M>& b) {
-  for (std::size_t k = 0; k < M; ++k) {
-    if (a.value[k] != b.value[k]) return a.value[k] < b.value[k];
-  }
-  return a.index < b.index;
-}
-
-// ------------------------------------------------------------------------------------- the order
-/// A row's place among all, and the leading part of its first value as a whole number: what sorts.
-struct Ordered {
-  std::uint32_t key, place;
-};
-
-constexpr std::size_t kMaxRows = std::numeric_limits<std::uint32_t>::max();
-constexpr int kKeyBits = 32;
-constexpr std::size_t kDigitBits = 11, kDigits = 3, kDigitValues = std::size_t{1} << kDigitBits;
-constexpr std::size_t kWorthCounting = 2 * kDigitValues;
-constexpr std::size_t kRowsAhead = 16;  ///< rows between a fetch and its use
-
-/// Whole numbers in the order of the values, equal where these are.
-std::uint64_t ordered_bits(double value) {
-  const auto bits = std::bit_cast<std::uint64_t>(value + 0.0);  // -0 becomes 0
-  constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
-  return (bits & kSign) != 0 ? ~bits : bits | kSign;
-}
-
-/// Sorts by one digit of the key; equal digits keep their order.
-void sort_by_digit(const std::vector<Ordered>& from, std::vector<Ordered>& to, std::size_t digit) {
-  const auto digit_of = [&](const Ordered& row) {
-    return (row.key >> (digit * kDigitBits)) % kDigitValues;
-  };
-  std::array<std::size_t, kDigitValues> next{};
-  for (const Ordered& row : from) ++next[digit_of(row)];
-  std::size_t sum = 0;
-  for (std::size_t& count : next) sum += std::exchange(count, sum);
-  PollPoints points;
-  for (const Ordered& row : from) {
-    points();
-    to[next[digit_of(row)]++] = row;
-  }
-}
-
-/// The rows in lexicographic order. Counting sorts by the leading bits of the first values: their
-/// time is linear, and what they leave together is little wherever the values differ.
-template <std::size_t M>
-std::vector<Ordered> in_order(const std::vector<Row<M>>& rows) {
-  std::vector<Ordered> ordered;
-  reserve_large(ordered, rows.size());
-  std::uint64_t least = ~std::uint64_t{0}, most = 0;
-  for (const Row<M>& row : rows) {
-    const std::uint64_t key = ordered_bits(row.value[0]);
-    least = std::min(least, key);
-    most = std::max(most, key);
-  }
-  const int shift = std::max(0, static_cast<int>(std::bit_width(most - least)) - kKeyBits);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::uint64_t key = (ordered_bits(rows[i].value[0]) - least) >> shift;
-    ordered.push_back({static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(i)});
-  }
-  PollPoints points;
-  const auto less = polled(
-      [&](const Ordered& a, const Ordered& b) {
-        return a.key != b.key ? a.key < b.key
-                              : lexicographically_less(rows[a.place], rows[b.place]);
-      },
-      points);
-  if (rows.size() < kWorthCounting) {
-    std::ranges::sort(ordered, less);
-    return ordered;
-  }
-  auto other = large_vector<Ordered>(rows.size());
-  for (std::size_t digit = 0; digit < kDigits; ++digit) {
-    sort_by_digit(ordered, other, digit);
-    ordered.swap(other);
-  }
-  for (auto begin = ordered.begin(); begin != ordered.end();) {
-    points();
-    auto end = begin + 1;
-    while (end != ordered.end() && end->key == begin->key) ++end;
-    if (end - begin > 1) std::ranges::sort(begin, end, less);
-    begin = end;
-  }
-  return ordered;
 }
 
 // In what follows values come once each, in lexicographic order. Then none dominates an earlier
@@ -180,22 +86,23 @@ std::size_t front_of_few(std::span<Rest> rows) {
   return static_cast<std::size_t>(end - rows.begin());
 }
 
-/// Drops of the later rows what an earlier one dominates: a sweep along the second value over the
-/// staircase of the third and fourth.
-std::size_t not_dominated(std::span<const Rest> earlier, std::span<Rest> later,
-                          const AbscissaRange& range) {
+/// Merges two fronts along the second value, without what an earlier row dominates of the later
+/// ones: a sweep over the staircase of the third and fourth values. Answers where the rows end.
+std::span<Rest>::iterator merge_fronts(std::span<const Rest> earlier, std::span<const Rest> later,
+                                       std::span<Rest>::iterator to, const AbscissaRange& range) {
   constexpr std::size_t kRowsPerPart = 8, kMaxParts = 256;
   const std::size_t parts = std::clamp(earlier.size() / kRowsPerPart, std::size_t{1}, kMaxParts);
   PartedStaircase passed(range, static_cast<int>(parts));
   auto next = earlier.begin();
-  const auto end = std::remove_if(later.begin(), later.end(), [&](const Rest& row) {
+  for (const Rest& row : later) {
     poll_point();
     for (; next != earlier.end() && next->value[0] <= row.value[0]; ++next) {
       passed.insert(next->value[1], next->value[2]);
+      *to++ = *next;
     }
-    return passed.covers(row.value[1], row.value[2]);
-  });
-  return static_cast<std::size_t>(end - later.begin());
+    if (!passed.covers(row.value[1], row.value[2])) *to++ = row;
+  }
+  return std::copy(next, earlier.end(), to);
 }
 
 /// Halves by the first value. Leaves the front in the beginning of the rows, ordered by the second
@@ -207,58 +114,64 @@ std::size_t front_of(std::span<Rest> rows, std::span<Rest> free, const AbscissaR
   const auto earlier = rows.first(front_of(rows.first(half), free.first(half), range));
   auto later = rows.subspan(half);
   later = later.first(front_of(later, free.subspan(half), range));
-  later = later.first(not_dominated(earlier, later, range));
-  const auto end = std::merge(earlier.begin(), earlier.end(), later.begin(), later.end(),
-                              free.begin(), second_less);
+  const auto end = merge_fronts(earlier, later, free.begin(), range);
   std::copy(free.begin(), end, rows.begin());
-  return earlier.size() + later.size();
+  return static_cast<std::size_t>(end - free.begin());
 }
 
-/// Calls `visit(begin, end)` for every value of the front, with the places in `ordered` of the rows
-/// that have it.
-template <std::size_t M, class Visit>
-void visit_front(const std::vector<Row<M>>& rows, const std::vector<Ordered>& ordered,
-                 const Visit& visit) {
-  const auto value_at = [&](std::size_t i) -> const Values<M>& {
-    return rows[ordered[i].place].value;
-  };
-  const auto end_of = [&](std::size_t begin) {
-    std::size_t end = begin + 1;
-    while (end < ordered.size() && value_at(end) == value_at(begin)) ++end;
-    return end;
-  };
-  const auto for_each_value = [&](const auto& of_value) {
-    for (std::size_t begin = 0; begin < ordered.size();) {
+/// Calls `of_value(begin, end, row)` for every value of a block, with the places of its rows in
+/// order; `row(i)` is the one at place i.
+template <std::size_t M, class RowAt, class OfValue>
+void for_each_value(std::size_t count, const RowAt& row_at, const OfValue& of_value) {
+  RowOrder<M>().visit_blocks(count, row_at, [&](const auto& row, std::size_t rows) {
+    for (std::size_t begin = 0; begin < rows;) {
       poll_point();
-      if (begin + kRowsAhead < ordered.size()) {
-        __builtin_prefetch(&rows[ordered[begin + kRowsAhead].place]);
-      }
-      const std::size_t end = end_of(begin);
-      of_value(begin, end);
+      std::size_t end = begin + 1;
+      while (end < rows && row(end).value == row(begin).value) ++end;
+      of_value(begin, end, row);
       begin = end;
     }
-  };
-  if constexpr (M < 4) {
-    FrontFilter<M> filter;
-    for_each_value([&](std::size_t begin, std::size_t end) {
-      if (filter.takes(value_at(begin))) visit(begin, end);
-    });
-  } else {
-    std::vector<Rest> distinct;
-    reserve_large(distinct, rows.size());
-    AbscissaRange range;  // of the third values
-    for_each_value([&](std::size_t begin, std::size_t) {
-      const Values<M>& value = value_at(begin);
-      distinct.push_back({{value[1], value[2], value[3]}, begin});
-      range.include(value[2]);
-    });
-    auto free = large_vector<Rest>(distinct.size());
-    const std::size_t kept = front_of(distinct, free, range);
-    std::vector<bool> stays(ordered.size());  // they come in the order of the second value
-    for (std::size_t i = 0; i < kept; ++i) stays[distinct[i].index] = true;
-    for (std::size_t begin = 0; begin < ordered.size(); ++begin) {
-      if (stays[begin]) visit(begin, end_of(begin));
+  });
+}
+
+/// Calls `visit(row)` for every row of the front, in lexicographic order. `row_at(i)` gives row i
+/// of `count`.
+template <std::size_t M, class RowAt, class Visit>
+void visit_front(std::size_t count, const RowAt& row_at, const Visit& visit) {
+  FrontFilter<M> filter;
+  for_each_value<M>(count, row_at, [&](std::size_t begin, std::size_t end, const auto& row) {
+    if (!filter.takes(row(begin).value)) return;
+    for (std::size_t i = begin; i < end; ++i) visit(row(i).index);
+  });
+}
+
+/// All values are known before one of four objectives is known to stay.
+template <std::size_t M, class RowAt, class Visit>
+  requires(M == 4)
+void visit_front(std::size_t count, const RowAt& row_at, const Visit& visit) {
+  std::vector<Rest> distinct;
+  reserve_large(distinct, count);
+  std::vector<std::uint32_t> in_order;  // indices of all rows
+  reserve_large(in_order, count);
+  std::vector<bool> repeats(count);  // by place: whether the row equals that before it
+  AbscissaRange range;               // of the third values
+  for_each_value<M>(count, row_at, [&](std::size_t begin, std::size_t end, const auto& row) {
+    const Values<M>& value = row(begin).value;
+    distinct.push_back({{value[1], value[2], value[3]}, in_order.size()});
+    range.include(value[2]);
+    for (std::size_t i = begin; i < end; ++i) {
+      if (i > begin) repeats[in_order.size()] = true;
+      in_order.push_back(static_cast<std::uint32_t>(row(i).index));
     }
+  });
+  const auto free = large_room<Rest>(distinct.size());
+  const std::size_t kept = front_of(distinct, {free.get(), distinct.size()}, range);
+  std::vector<bool> stays(count);  // they come in the order of the second value
+  for (std::size_t i = 0; i < kept; ++i) stays[distinct[i].index] = true;
+  bool stay = false;
+  for (std::size_t place = 0; place < count; ++place) {
+    if (!repeats[place]) stay = stays[place];
+    if (stay) visit(in_order[place]);
   }
 }
 
@@ -279,10 +192,10 @@ class SampleRows {
   /// Those that a value dominates, found without a branch on each number: which of two is larger is
   /// anyone's guess, and a wrong guess costs more than a comparison.
   template <std::size_t M>
-  static SampleRows dominated_by(const Values<M>& value, const std::vector<Row<M>>& sample) {
+  static SampleRows dominated_by(const Values<M>& value, const std::vector<Values<M>>& sample) {
     SampleRows found;
     for (std::size_t i = 0; i < sample.size(); ++i) {
-      const Values<M>& other = sample[i].value;
+      const Values<M>& other = sample[i];
       unsigned nowhere_larger = 1, somewhere_less = 0;
       for (std::size_t k = 0; k < M; ++k) {
         nowhere_larger &= value[k] <= other[k] ? 1U : 0U;
@@ -313,13 +226,13 @@ class SampleRows {
 /// Rows of the sample that together dominate most of it, strongest first; none where most of the
 /// sample stays. Greedy: each next one adds most to what is dominated.
 template <std::size_t M>
-std::vector<Values<M>> strong_rows(const std::vector<Row<M>>& sample) {
-  const std::vector<Ordered> ordered = in_order(sample);
-  std::vector<Values<M>> front;
-  visit_front(sample, ordered, [&](std::size_t begin, std::size_t) {
-    front.push_back(sample[ordered[begin].place].value);
-  });
-  std::vector<Values<M>> strong;
+std::vector<Values<M>> strong_rows(const std::vector<Values<M>>& sample) {
+  std::vector<Values<M>> front, strong;
+  visit_front<M>(
+      sample.size(), [&](std::size_t i) { return Row<M>{sample[i], i}; },
+      [&](std::size_t i) {
+        if (front.empty() || front.back() != sample[i]) front.push_back(sample[i]);
+      });
   if (front.size() > sample.size() / 2) return strong;
   std::vector<SampleRows> dominated;
   dominated.reserve(front.size());
@@ -349,18 +262,21 @@ bool dominated_by(const std::vector<Values<M>>& strong, const Values<M>& value) 
                              [&](const Values<M>& other) { return dominates(other, value); });
 }
 
+/// Strong rows of n rows, found in a sample; none of few rows, or where most of them stay.
+template <std::size_t M, class RowAt>
+std::vector<Values<M>> strong_rows(std::size_t n, const RowAt& row_at) {
+  if (n < kWorthFiltering) return {};
+  std::vector<Values<M>> sample;
+  sample.reserve(kSample);
+  for (std::size_t k = 0; k < kSample; ++k) sample.push_back(row_at(sample_place(k, n)).value);
+  return strong_rows(sample);
+}
+
 /// Rows left when what strong rows dominate is dropped; `row_at(i)` gives row i of `n`.
 template <std::size_t M, class RowAt>
-std::vector<Row<M>> filtered(std::size_t n, const RowAt& row_at) {
-  std::vector<Values<M>> strong;
-  if (n >= kWorthFiltering) {
-    std::vector<Row<M>> sample;
-    sample.reserve(kSample);
-    for (std::size_t k = 0; k < kSample; ++k) sample.push_back(row_at(sample_place(k, n)));
-    strong = strong_rows(sample);
-  }
+std::vector<Row<M>> filtered(std::size_t n, const RowAt& row_at,
+                             const std::vector<Values<M>>& strong) {
   std::vector<Row<M>> left;
-  if (strong.empty()) reserve_large(left, n);
   PollPoints points;
   for (std::size_t i = 0; i < n; ++i) {
     points();
@@ -370,28 +286,34 @@ std::vector<Row<M>> filtered(std::size_t n, const RowAt& row_at) {
   return left;
 }
 
+template <std::size_t M, class RowAt>
+std::vector<std::int64_t> front_of_rows(std::size_t n, const RowAt& row_at) {
+  std::vector<std::int64_t> front;
+  reserve_large(front, n);
+  visit_front<M>(n, row_at, [&](std::size_t i) { front.push_back(static_cast<std::int64_t>(i)); });
+  return front;
+}
+
 template <std::size_t M>
 std::vector<std::int64_t> front_of_columns(Columns columns) {
   const std::size_t n = columns.front().size();
-  std::vector<Row<M>> rows = filtered<M>(n, [&](std::size_t i) {
+  const auto of_columns = [&](std::size_t i) {
     Row<M> row{{}, i};
     for (std::size_t k = 0; k < M; ++k) row.value[k] = columns[k][i];
     return row;
-  });
+  };
+  std::vector<Values<M>> strong = strong_rows<M>(n, of_columns);
+  if (strong.empty()) return front_of_rows<M>(n, of_columns);
+  std::vector<Row<M>> rows = filtered(n, of_columns, strong);
+  const auto of_rows = [&](std::size_t i) -> const Row<M>& { return rows[i]; };
   // Again with a sample of what is left, as long as that halves it.
-  for (std::size_t before = n; rows.size() >= kWorthFiltering && rows.size() <= before / 2;) {
+  for (std::size_t before = n; rows.size() <= before / 2;) {
+    strong = strong_rows<M>(rows.size(), of_rows);
+    if (strong.empty()) break;
     before = rows.size();
-    rows = filtered<M>(before, [&](std::size_t i) { return rows[i]; });
+    rows = filtered(before, of_rows, strong);
   }
-  const std::vector<Ordered> ordered = in_order(rows);
-  std::vector<std::int64_t> front;
-  reserve_large(front, rows.size());
-  visit_front(rows, ordered, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      front.push_back(static_cast<std::int64_t>(rows[ordered[i].place].index));
-    }
-  });
-  return front;
+  return front_of_rows<M>(rows.size(), of_rows);
 }
 
 void check(Columns columns) {

@@ -21,7 +21,7 @@ inline constexpr std::size_t kMinObjectives = 2, kMaxObjectives = 4;
 /// Cost for n rows, also when all of them stay: O(n log n) for two and three objectives,
 /// O(n log^2 n) for four (Kung, Luccio and Preparata, J. ACM 22 (1975) 469-476). What a few strong
 /// rows dominate is dropped before anything is sorted (Godfrey, Shipley and Gryz, VLDB 2005), which
-/// leaves little to do where the front is small; what sorts is 8 bytes a row.
+/// leaves little to do where the front is small; the rest is sorted in blocks that a cache holds.
 ///
 /// Throws MalformedQuestion for fewer than two or more than four columns, columns of different
 /// length, more than 4,294,967,295 rows, and NaN.

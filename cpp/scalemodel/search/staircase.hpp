@@ -19,7 +19,7 @@ class Staircase {
   struct Step {
     double abscissa, ordinate;
   };
-  static constexpr std::size_t kMaxSteps = 512;
+  static constexpr std::size_t kMaxSteps = 256;
 
   template <class Vector>
   static auto at(Vector& values, std::size_t place) {
@@ -190,16 +190,25 @@ class PartedStaircase {
       Step& step = steps_[*link];
       if (step.abscissa <= abscissa && step.ordinate <= ordinate) return false;
       if (step.abscissa >= abscissa && step.ordinate >= ordinate) {
-        *link = step.next;
+        const std::uint32_t dropped = std::exchange(*link, step.next);
+        step.next = std::exchange(dropped_, dropped);
       } else {
         ++others;
         link = &step.next;
       }
     }
-    steps_.push_back({abscissa, ordinate, parts_[part].first});
-    parts_[part].first = static_cast<std::uint32_t>(steps_.size() - 1);
+    const std::uint32_t place = free_place();
+    steps_[place] = {abscissa, ordinate, parts_[part].first};
+    parts_[part].first = place;
     if (others >= kCrowd) put_in_order();
     return true;
+  }
+
+  /// That of a dropped step where there is one: what is looked through stays in the cache.
+  std::uint32_t free_place() {
+    if (dropped_ != kNone) return std::exchange(dropped_, steps_[dropped_].next);
+    steps_.emplace_back();
+    return static_cast<std::uint32_t>(steps_.size() - 1);
   }
 
   void put_in_order() {
@@ -215,6 +224,7 @@ class PartedStaircase {
   double parts_per_width_, last_part_;
   std::vector<Part> parts_;
   std::vector<Step> steps_;
+  std::uint32_t dropped_ = kNone;  ///< the last dropped step, which names the one before
   bool crowded_ = false;
   Staircase ordered_;  ///< all steps once a part is crowded
 };

@@ -107,10 +107,9 @@ class TrafficStream {
 };
 
 struct StageState {
-  StageOrder order;
-  std::size_t position = 0;
-  Seconds kernels_end;  ///< of the last pass
-  Seconds free;         ///< the next pass may start
+  std::int32_t next = 0;  ///< pass, as an index into Timeline::passes
+  Seconds kernels_end;    ///< of the last pass
+  Seconds free;           ///< the next pass may start
   Seconds next_channel_free, previous_channel_free;
   std::vector<int> weight_gradients_left;  ///< per chunk
   TrafficStream traffic;
@@ -136,13 +135,7 @@ class Simulation {
     gradient_inputs_ = large_vector<Arrival>(inputs);
     result_.first_pass.push_back(0);
     for (int s = 0; s < costs.stages; ++s) prepare(s, carried.empty() ? Seconds{} : carried[at(s)]);
-    const std::size_t passes = at(result_.first_pass.back());
-    reserve_large(result_.passes, passes);
     reserve_large(result_.transfers, 2 * inputs);  // at most one each way of a micro-batch
-    while (result_.passes.size() < passes) {       // memory touched for the first time is slow
-      poll_point(kTouched);
-      result_.passes.resize(std::min(passes, result_.passes.size() + kTouched));
-    }
   }
 
   void run() {
@@ -186,8 +179,6 @@ class Simulation {
   }
 
  private:
-  static constexpr std::size_t kTouched = 4096;  ///< passes between two polls
-
   /// What the stage that takes longest takes for a step, if none waits for the others at its end:
   /// the first micro-batch reaches it only after its passes on the stages before.
   Seconds longest_of_stage() const {
@@ -206,16 +197,23 @@ class Simulation {
     return std::max(1, traffic.buckets) * options_.slices;
   }
 
+  /// Lists the passes of a stage in their order, which need not be kept beside them.
   void prepare(int s, Seconds carried) {
     StageState& stage = stages_[at(s)];
-    stage.order = stage_order(c_.schedule, c_.stages, c_.chunks_per_stage, s, c_.micro_batches);
-    result_.first_pass.push_back(result_.first_pass.back() +
-                                 static_cast<std::int32_t>(stage.order.size()));
+    const StageOrder order =
+        stage_order(c_.schedule, c_.stages, c_.chunks_per_stage, s, c_.micro_batches);
+    stage.next = result_.first_pass.back();
+    result_.first_pass.push_back(stage.next + static_cast<std::int32_t>(order.size()));
+    // Stages have about as many passes each.
+    if (s == 0) reserve_large(result_.passes, at(c_.stages) * order.size());
     stage.weight_gradients_left.resize(at(c_.chunks_per_stage));
     std::vector<bool> seen(at(c_.chunks_per_stage));
     PollPoints points;
-    for (const PassSlot& slot : stage.order) {
+    for (const PassSlot& slot : order) {
       points();
+      PassEvent& pass = result_.passes.emplace_back();
+      pass.slot = slot;
+      pass.stage = s;
       if (makes_weight_gradient(slot.pass)) {
         ++stage.weight_gradients_left[at(slot.backward_at().chunk)];
       }
@@ -272,14 +270,12 @@ class Simulation {
   bool run_next(int s) {
     poll_point();
     StageState& stage = stages_[at(s)];
-    if (stage.position == stage.order.size()) return false;
-    const std::int32_t index =
-        result_.first_pass[at(s)] + static_cast<std::int32_t>(stage.position);
-    PassEvent pass;
-    pass.slot = stage.order[stage.position];
-    pass.stage = s;
+    const std::int32_t index = stage.next;
+    if (index == result_.first_pass[at(s + 1)]) return false;
+    const bool is_first = index == result_.first_pass[at(s)];
+    PassEvent pass = result_.passes[at(index)];
     pass.ready = stage.free;
-    if (stage.position > 0) {
+    if (!is_first) {
       pass.before = index - 1;
       pass.wait = Wait::order;
     }
@@ -287,8 +283,8 @@ class Simulation {
     const Seconds received = stage.free + c_.hop;
     if (c_.transfers_serial && receives(s, pass.slot) && received > pass.ready) {
       pass.ready = received;
-      pass.before = stage.position > 0 ? index - 1 : pass.before;
-      pass.wait = stage.position > 0 ? Wait::order : pass.wait;
+      pass.before = is_first ? pass.before : index - 1;
+      pass.wait = is_first ? pass.wait : Wait::order;
     }
     stage.traffic.advance(stage.kernels_end, pass.ready, pass.ready - stage.kernels_end);
     pass.start = pass.ready;
@@ -296,7 +292,7 @@ class Simulation {
     stage.kernels_end = stage.free = pass.end;
     result_.passes[at(index)] = pass;
     send(s, index);
-    ++stage.position;
+    ++stage.next;
     return true;
   }
 

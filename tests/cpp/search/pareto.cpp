@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <span>
 #include <stdexcept>
@@ -232,6 +233,52 @@ TEST_CASE("many rows are put in order by counting: the front is that of the defi
         table.back().push_back(row % 3 == 0 ? 1 - sum : 2 - sum);
       }
       CHECK(front_of(table) == by_definition(table));
+    }
+  }
+}
+
+TEST_CASE("tables of many blocks come in lexicographic order") {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr int kRows = 150'000;
+  Numbers numbers(7);
+  for (const std::size_t objectives : {2, 3, 4}) {
+    // First values spread evenly, in a crowd far from one other, few, or over all magnitudes.
+    for (const int kind : {0, 1, 2, 3}) {
+      CAPTURE(objectives);
+      CAPTURE(kind);
+      Table table(objectives);
+      for (int row = 0; row < kRows; ++row) {
+        double first = numbers.below(1 << 20);
+        if (kind == 1) first = row == 0 ? -kInf : 1e6 + first / (1 << 20);
+        if (kind == 2) first = numbers.below(3);
+        if (kind == 3) first = std::exp(first / 2048 - 256) * (row % 2 == 0 ? -1 : 1);
+        table[0].push_back(first);
+        double sum = 0;
+        for (std::size_t k = 1; k + 1 < objectives; ++k) {
+          table[k].push_back(numbers.below(1000));
+          sum += table[k].back();
+        }
+        table.back().push_back(objectives == 2 ? -first : -sum);
+      }
+      Front expected(kRows);
+      std::iota(expected.begin(), expected.end(), 0);
+      const auto less = [&](std::int64_t a, std::int64_t b) {
+        for (const auto& column : table) {
+          if (column[a] != column[b]) return column[a] < column[b];
+        }
+        return a < b;
+      };
+      std::ranges::sort(expected, less);
+      if (objectives > 2) {  // the least first value of those with equal other values stays
+        std::map<std::vector<double>, double> least;
+        std::erase_if(expected, [&](std::int64_t row) {
+          std::vector<double> others;
+          for (std::size_t k = 1; k < objectives; ++k) others.push_back(table[k][row]);
+          return least.try_emplace(others, table[0][row]).first->second < table[0][row];
+        });
+      }
+      std::vector<std::span<const double>> columns(table.begin(), table.end());
+      CHECK(pareto_front(columns) == expected);
     }
   }
 }

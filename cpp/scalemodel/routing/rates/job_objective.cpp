@@ -17,7 +17,6 @@ JobObjective::JobObjective(const RoutingInstance& instance, RateModel model)
   std::ranges::for_each(instance.paths.host_up, keep);
   std::ranges::for_each(instance.paths.host_down, keep);
   std::ranges::for_each(instance.paths.link, keep);
-  by_job_ = flows_by_job(instance.flows);
   resize_large(rates_, instance.size());
   values_.resize(instance.flows.jobs);
   bytes_.assign(capacity_.size(), 0.0);
@@ -46,6 +45,7 @@ void JobObjective::set_flow_links(std::span<const std::int32_t> choice) {
 
 void JobObjective::set_job_links() {
   const Flows& flows = instance_.flows;
+  if (by_job_.size() != flows.size()) by_job_ = flows_by_job(flows);
   jobs_.first.assign(1, 0);
   jobs_.link.clear();
   jobs_.weight.clear();

@@ -180,7 +180,39 @@ std::vector<double> allocated_values(const RoutingInstance& instance, const Rout
   return values;
 }
 
+namespace {
+
+/// Values of all jobs at once, flow after flow as they lie in memory.
+std::vector<double> isolated_values_at_once(const RoutingInstance& instance) {
+  struct Port {
+    double capacity = 0, sent = 0, received = 0;
+  };
+  const Flows& flows = instance.flows;
+  const auto nics = static_cast<std::size_t>(instance.graph.nics());
+  std::vector<Port> ports(nics * static_cast<std::size_t>(flows.jobs));
+  for (std::size_t f = 0; f < flows.size(); ++f) {
+    Port* of_job = ports.data() + static_cast<std::size_t>(flows.job[f]) * nics;
+    Port &from = of_job[flows.source[f]], &to = of_job[flows.destination[f]];
+    from.sent += flows.bytes[f];
+    to.received += flows.bytes[f];
+    const PathSets& paths = instance.paths;
+    from.capacity = std::max(from.capacity, port_capacity(instance, f, paths.host_up[f]));
+    to.capacity = std::max(to.capacity, port_capacity(instance, f, paths.host_down[f]));
+  }
+  std::vector<double> values(flows.jobs, kInfinity);
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const Port& port = ports[i];
+    double& value = values[i / nics];
+    if (port.sent > 0) value = std::min(value, port.capacity / port.sent);
+    if (port.received > 0) value = std::min(value, port.capacity / port.received);
+  }
+  return values;
+}
+
+}  // namespace
+
 std::vector<double> isolated_values(const RoutingInstance& instance) {
+  if (fits_by_job(instance.flows, instance.graph.nics())) return isolated_values_at_once(instance);
   const Flows& flows = instance.flows;
   const LinkGraph& graph = instance.graph;
   // By NIC: capacity of its only link, or of the widest path of the job.

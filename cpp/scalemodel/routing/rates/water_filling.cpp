@@ -1,6 +1,7 @@
 #include "scalemodel/routing/rates/water_filling.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "scalemodel/base/large_memory.hpp"
@@ -10,6 +11,7 @@ namespace scalemodel {
 namespace {
 
 constexpr std::int32_t kUsersAhead = 8;  ///< users between a fetch and its use
+constexpr std::size_t kEntitiesAtHand = std::size_t{1} << 16;  ///< whose values a cache holds
 
 }  // namespace
 
@@ -82,11 +84,8 @@ void WaterFilling::start(const Incidence& uses, std::span<double> value) {
     if (at < heap_.size()) sift_down(at);
   }
   caps_.clear();
-  reserve_large(frozen_, value.size());
-  frozen_.assign(value.size(), 1);
+  frozen_.assign(value.size() / 64 + 1, 0);
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(value.size()); ++i) {
-    if (uses.first[i] == uses.first[i + 1]) continue;
-    frozen_[i] = 0;
     if (value[i] < kInfinity) caps_.push_back({value[i], i});
   }
   if (!std::ranges::is_sorted(caps_, {}, &Cap::value)) {
@@ -97,11 +96,9 @@ void WaterFilling::start(const Incidence& uses, std::span<double> value) {
 }
 
 template <bool weighted>
-void WaterFilling::freeze(std::int32_t entity, double at, const Incidence& uses,
-                          std::span<double> value) {
+void WaterFilling::freeze(std::int32_t entity, double at, const Incidence& uses) {
   poll_point();
-  frozen_[entity] = 1;
-  value[entity] = at;
+  frozen_[static_cast<std::size_t>(entity) / 64] |= std::uint64_t{1} << (entity % 64);
   for (std::int32_t k = uses.first[entity]; k < uses.first[entity + 1]; ++k) {
     Link& link = links_[uses.link[k]];
     --link.active;
@@ -114,6 +111,24 @@ void WaterFilling::freeze(std::int32_t entity, double at, const Incidence& uses,
   }
 }
 
+/// The level of an entity is that of the first of its links to fill up, and no later one's is
+/// lower. A sign marks those of entities that a cap stopped.
+void WaterFilling::set_values(const Incidence& uses, std::span<double> value) const {
+  PollPoints points;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    points();
+    if (std::signbit(value[i])) {
+      value[i] = -value[i];
+      continue;
+    }
+    double least = kInfinity;
+    for (std::int32_t k = uses.first[i]; k < uses.first[i + 1]; ++k) {
+      least = std::min(least, level_[uses.link[k]]);
+    }
+    value[i] = least;
+  }
+}
+
 template <bool weighted>
 void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
                         std::span<double> value) {
@@ -121,15 +136,19 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
   for (std::size_t e = 0; e < capacity.size(); ++e) links_[e] = {capacity[e], 0};
   list_users<weighted>(uses);
   start<weighted>(uses, value);
+  // Entities are met in the order of links: of millions, each value written would wait for memory.
+  const bool defers = value.size() > kEntitiesAtHand;
+  if (defers) level_.assign(links_.size(), kInfinity);
   double level = 0;
   std::size_t next_cap = 0;
   while (!heap_.empty() || next_cap < caps_.size()) {
     if (heap_.empty() ||
         (next_cap < caps_.size() && caps_[next_cap].value <= heap_.front().value)) {
       const auto [cap, entity] = caps_[next_cap++];
-      if (frozen_[entity] != 0) continue;
+      if (is_frozen(entity)) continue;
       level = std::max(level, cap);
-      freeze<weighted>(entity, level, uses, value);
+      freeze<weighted>(entity, level, uses);
+      value[entity] = defers ? -level : level;
       continue;
     }
     const std::int32_t link = heap_.front().link;
@@ -141,7 +160,7 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
     if constexpr (weighted) {  // a new sum: repeated subtraction loses small weights
       weight_[link] = 0;
       for (std::int32_t u = user_first_[link]; u < user_first_[link + 1]; ++u) {
-        if (frozen_[user_[u]] == 0) weight_[link] += user_weight_[u];
+        if (!is_frozen(user_[u])) weight_[link] += user_weight_[u];
       }
     }
     const double now = share<weighted>(link);
@@ -158,23 +177,24 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
     std::int32_t waiting = 0;
     for (std::int32_t u = user_first_[link]; u < user_first_[link + 1]; ++u) {
       waiting_[waiting] = user_[u];
-      waiting += frozen_[user_[u]] == 0 ? 1 : 0;
+      waiting += is_frozen(user_[u]) ? 0 : 1;
     }
+    if (defers) level_[link] = level;
     // Users lie far apart where there are millions: what they hold is fetched ahead.
     const auto fetch = [&](std::int32_t i) {
       if (i + 2 * kUsersAhead < waiting) {
-        const std::int32_t far = waiting_[i + 2 * kUsersAhead];
-        __builtin_prefetch(&uses.first[far]);
-        __builtin_prefetch(&value[far], 1);
+        __builtin_prefetch(&uses.first[waiting_[i + 2 * kUsersAhead]]);
       }
       if (i + kUsersAhead < waiting)
         __builtin_prefetch(&uses.link[uses.first[waiting_[i + kUsersAhead]]]);
     };
     for (std::int32_t i = 0; i < waiting; ++i) {
       fetch(i);
-      freeze<weighted>(waiting_[i], level, uses, value);
+      freeze<weighted>(waiting_[i], level, uses);
+      if (!defers) value[waiting_[i]] = level;
     }
   }
+  if (defers) set_values(uses, value);
 }
 
 void WaterFilling::solve(std::span<const double> capacity, const Incidence& uses,

@@ -55,11 +55,17 @@ class WaterFilling {
   template <bool weighted>
   void start(const Incidence& uses, std::span<double> value);
   template <bool weighted>
-  void freeze(std::int32_t entity, double at, const Incidence& uses, std::span<double> value);
+  void freeze(std::int32_t entity, double at, const Incidence& uses);
   template <bool weighted>
   double share(std::int32_t link) const {
     return links_[link].left / (weighted ? weight_[link] : links_[link].active);
   }
+
+  bool is_frozen(std::int32_t entity) const {
+    const auto bit = static_cast<std::uint32_t>(entity);
+    return (frozen_[bit / 64] >> (bit % 64) & 1) != 0;
+  }
+  void set_values(const Incidence& uses, std::span<double> value) const;
 
   void sift_down(std::size_t at);
   void pop_heap_top();
@@ -67,7 +73,9 @@ class WaterFilling {
   std::vector<Link> links_;
   std::vector<std::int32_t> user_first_, user_;
   std::vector<std::int32_t> waiting_;  ///< users of a link that are not frozen
-  std::vector<char> frozen_;           ///< by entity; the inner loops read no other state of it
+  /// By entity a bit: the inner loops read no other state of it, and of millions a cache holds it.
+  std::vector<std::uint64_t> frozen_;
+  std::vector<double> level_;  ///< by link: at which it filled up, or infinity
   std::vector<double> user_weight_, weight_;
   std::vector<Share> heap_;  ///< four children per node: half the depth, one cache line
   std::vector<Cap> caps_;

@@ -87,6 +87,55 @@ TEST_CASE("every entity has a bottleneck link on which no other is faster") {
   }
 }
 
+TEST_CASE("entities on links of their own, however many, leave the rates of others as they are") {
+  constexpr std::int32_t kMore = 70'000;
+  WaterFilling filling;
+  for (const bool weighted : {false, true}) {
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      CAPTURE(seed);
+      RandomProblem problem = random_problem(seed, weighted);
+      const std::size_t few = problem.uses.size();
+      std::vector<double> rate(few);
+      filling.solve(problem.capacity, problem.uses, rate);
+      for (std::int32_t i = 0; i < kMore; ++i) {  // alone, in pairs, or without any link
+        if (i % 4 < 2) problem.capacity.push_back(1e6 + i);
+        if (i % 4 < 3) {
+          problem.uses.link.push_back(static_cast<std::int32_t>(problem.capacity.size()) - 1);
+          if (weighted) problem.uses.weight.push_back(1);
+        }
+        problem.uses.first.push_back(static_cast<std::int32_t>(problem.uses.link.size()));
+      }
+      std::vector<double> all(problem.uses.size());
+      filling.solve(problem.capacity, problem.uses, all);
+      CHECK(std::equal(rate.begin(), rate.end(), all.begin()));
+      check_max_min(problem, all, [](std::int32_t) { return true; });
+    }
+  }
+}
+
+TEST_CASE("jobs without flows, however many, leave the values of others as they are") {
+  const LinkGraph graph = clos(5, 3, 4);
+  Flows flows = testing::random_flows(graph, 1000, 1);
+  SplitMix random(1);
+  flows.jobs = 6;
+  for (std::size_t f = 0; f < flows.size(); ++f) {
+    flows.job[f] = random.below(6);
+    flows.bytes[f] = 1e6 * (1 + random.unit());
+  }
+  const auto values_of = [&](const Flows& of) {
+    const RoutingInstance instance(graph, of);
+    RoutingQuality q = quality(instance, single_path(ecmp(instance)));
+    q.allocated.resize(6);
+    q.isolated.resize(6);
+    return std::vector{q.allocated, q.isolated};
+  };
+  Flows more = flows;
+  more.jobs = 100;
+  REQUIRE(fits_by_job(flows, graph.links()));
+  REQUIRE_FALSE(fits_by_job(more, graph.nics()));
+  CHECK(values_of(flows) == values_of(more));
+}
+
 TEST_CASE("capacity times c gives rates times c") {
   WaterFilling filling;
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
