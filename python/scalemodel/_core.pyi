@@ -1693,7 +1693,7 @@ class GroupedGemmKernel:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, math: str = 'bf16', weight_bytes: float = 2.0, launch_s: float = 0.0, expert_s: float = 0.0, active_s: float = 0.0, compute_fraction: float = 1.0, memory_fraction: float = 1.0, cached_speedup: float = 1.0, occupancy_exponent: float = 0.0, tile_rows: float = 0.0, tile_onset: float = 1.0, activation_passes: float = 0.0, gather_passes: float = 0.0, computes_remote: bool = False) -> None:
+    def __init__(self, *, math: str = 'bf16', weight_bytes: float = 2.0, launch_s: float = 0.0, expert_s: float = 0.0, active_s: float = 0.0, compute_fraction: float = 1.0, memory_fraction: float = 1.0, cached_speedup: float = 1.0, occupancy_exponent: float = 0.0, tile_rows: float = 0.0, tile_onset: float = 1.0, activation_passes: float = 0.0, gather_passes: float = 0.0, computes_remote: bool = False, reserved_rows: float = 0.0, inner_passes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -1743,6 +1743,11 @@ class GroupedGemmKernel:
         over all entering pairs
         """
     @property
+    def inner_passes(self) -> float:
+        """
+        over what lies between both projections, of reserved rows; 0 = activation passes
+        """
+    @property
     def launch_s(self) -> float:
         """
         fixed time of a call
@@ -1761,6 +1766,11 @@ class GroupedGemmKernel:
     def occupancy_exponent(self) -> float:
         """
         loss of small grids
+        """
+    @property
+    def reserved_rows(self) -> float:
+        """
+        of a tile, where tiles are reserved for all tokens that could come; 0 = packed
         """
     @property
     def tile_onset(self) -> float:

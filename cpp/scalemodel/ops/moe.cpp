@@ -43,7 +43,30 @@ Bytes resident_bytes(const ExpertLayer& layer, const GroupedGemmKernel& kernel) 
                kernel.weight_bytes};
 }
 
+/// One projection of a layer: what has rows, and the empty tiles behind it.
+Seconds projection_time(const ExpertLayer& layer, double columns, double depth,
+                        const GroupedGemmKernel& kernel, const Accelerator& accelerator) {
+  const ReservedRows rows = reserved_rows(layer, kernel);
+  const GroupedShape shape{rows.filled, layer.load.active, columns, depth};
+  const Seconds filled =
+      grouped_gemm_time(shape, resident_bytes(layer, kernel), kernel, accelerator);
+  if (rows.empty <= 0) return filled;
+  return filled + Flop{2 * rows.empty * columns * depth} /
+                      (kernel.compute_fraction * peak_at_least(accelerator, kernel.math));
+}
+
 }  // namespace
+
+ReservedRows reserved_rows(const ExpertLayer& layer, const GroupedGemmKernel& kernel) noexcept {
+  const double tile = kernel.reserved_rows;
+  if (tile <= 0) return {computed_pairs(layer, kernel), 0};
+  const double held = layer.experts / layer.expert_ranks;
+  const double most = layer.tokens * layer.topk + held * (tile - 1);
+  const double reserved = tile * std::ceil(most / tile - 1e-9);
+  const double filled =
+      std::max(tile * layer.load.active, layer.load.pairs + tile / 2 * layer.load.active);
+  return {filled, std::max(0.0, reserved - filled)};
+}
 
 Seconds grouped_gemm_time(const GroupedShape& shape, Bytes resident,
                           const GroupedGemmKernel& kernel,
@@ -69,26 +92,26 @@ Seconds expert_layer_time(const ExpertLayer& layer, const GroupedGemmKernel& ker
                           const Accelerator& accelerator) noexcept {
   if (layer.tokens <= 0) return Seconds{};
   const ExpertLoad& load = layer.load;
-  const double pairs = computed_pairs(layer, kernel);
+  const ReservedRows rows = reserved_rows(layer, kernel);
+  const double pairs = rows.filled + rows.empty;
   const double entering = kernel.computes_remote ? load.touched : layer.tokens;
   const double hidden = layer.hidden;
   const double inner = inner_width(layer);
-  const GroupedShape up{pairs, load.active, (layer.matrices - 1) * inner, hidden};
-  const Bytes moved =
-      activation_bytes(kernel.activation_passes, pairs, 2 * hidden + layer.matrices * inner) +
-      activation_bytes(kernel.gather_passes, entering * layer.topk,
-                       hidden + layer.matrices * inner);
+  const bool counted = kernel.reserved_rows > 0 && kernel.inner_passes > 0;
+  const Bytes between = counted ? activation_bytes(1, pairs, kernel.inner_passes * inner + hidden)
+                                : activation_bytes(kernel.activation_passes, pairs,
+                                                   2 * hidden + layer.matrices * inner);
+  const Bytes moved = between + activation_bytes(kernel.gather_passes, entering * layer.topk,
+                                                 hidden + layer.matrices * inner);
   return kernel.launch + layer.experts * kernel.expert +
          (load.active / accelerator.multiprocessors) * kernel.active +
-         grouped_gemm_time(up, resident_bytes(layer, kernel), kernel, accelerator) +
+         projection_time(layer, (layer.matrices - 1) * inner, hidden, kernel, accelerator) +
          expert_down_time(layer, kernel, accelerator) + moved / accelerator.memory_bandwidth;
 }
 
 Seconds expert_down_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
                          const Accelerator& accelerator) noexcept {
-  const GroupedShape down{computed_pairs(layer, kernel), layer.load.active, layer.hidden,
-                          inner_width(layer)};
-  return grouped_gemm_time(down, resident_bytes(layer, kernel), kernel, accelerator);
+  return projection_time(layer, layer.hidden, inner_width(layer), kernel, accelerator);
 }
 
 Seconds grouped_call_time(const GroupedShape& shape, const GroupedGemmKernel& kernel,

@@ -25,6 +25,10 @@ struct GroupedGemmKernel {
   double activation_passes = 0;      ///< over the activations of the busiest rank's pairs
   double gather_passes = 0;          ///< over those of all pairs that enter the kernel
   bool computes_remote = false;      ///< pairs of other ranks' experts are computed as well
+  double reserved_rows = 0;          ///< of a tile of a layout that reserves as many tiles as its
+                                     ///< tokens could fill; 0: rows are packed
+  double inner_passes = 0;           ///< over what lies between both projections, of reserved rows,
+                                     ///< and one over outputs; 0: activation passes as above
 
   bool operator==(const GroupedGemmKernel&) const = default;
 };
@@ -80,6 +84,24 @@ struct ExpertLayer {
 Seconds expert_layer_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
                           const Accelerator& accelerator) noexcept;
 
+/// Rows of a layout that is sized without knowing where tokens go, as graphs of kernels need: every
+/// pair that enters and a part of a tile of A rows for each expert of the rank. An expert with rows
+/// fills whole tiles, other ranks' pairs and idle experts leave the rest empty:
+///
+///     reserved = A ceil((entering topk + held (A - 1))/A)
+///     filled   = max(A active, pairs + A/2 active)
+///
+/// Empty tiles come last. They load their operands as others do, through the cache, and take as
+/// long as if they were computed; passes over activations run over all of them, which read and
+/// write 2 (inner_passes I + h) bytes of a row where they were counted. Sources: vllm-project/vllm,
+/// fused_moe/deep_gemm_utils.py (compute_aligned_M); deepseek-ai/DeepGEMM, scheduler.cuh
+/// (is_computation_valid: products are skipped, loads are not).
+struct ReservedRows {
+  double filled = 0;  ///< rows of tiles with a token; packed rows where no tiles are reserved
+  double empty = 0;   ///< rows of the tiles behind them
+};
+ReservedRows reserved_rows(const ExpertLayer& layer, const GroupedGemmKernel& kernel) noexcept;
+
 /// The down projection of such a layer alone, a part of its time.
 Seconds expert_down_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
                          const Accelerator& accelerator) noexcept;
@@ -107,7 +129,11 @@ struct RecordOf<GroupedGemmKernel> {
       field("tile_onset", &T::tile_onset, 1e-3, 1e5, "rows per expert that waste half of them"),
       field("activation_passes", &T::activation_passes, 0, 1e3, "over the busiest rank's pairs"),
       field("gather_passes", &T::gather_passes, 0, 1e3, "over all entering pairs"),
-      field("computes_remote", &T::computes_remote, "pairs of other ranks are computed as well")};
+      field("computes_remote", &T::computes_remote, "pairs of other ranks are computed as well"),
+      field("reserved_rows", &T::reserved_rows, 0, 1e4,
+            "of a tile, where tiles are reserved for all tokens that could come; 0 = packed"),
+      field("inner_passes", &T::inner_passes, 0, 1e3,
+            "over what lies between both projections, of reserved rows; 0 = activation passes")};
 };
 
 }  // namespace scalemodel

@@ -74,7 +74,7 @@ def _text(found: GenerationServing) -> str:
     layout = " ".join(f"{name}{getattr(found.layout, name)}" for name in _DEGREES)
     head = f"{found.model.label} · {found.cluster} · {layout} · {found.stack}"
     if not found.fits:
-        return f"{head}\nverdict {found.verdict}"
+        return f"{head}\nverdict {found.verdict}\n{found.why_not()}"
     gib = 2**30
     late = "it never settles" if found.saturated else f"{found.latency_s:.3g} s"
     lines = [

@@ -71,6 +71,19 @@ class BatchServing(ColumnAnswer):
             f"batches of {self.batch:.4g})"
         )
 
+    def why_not(self) -> str:
+        """What keeps every pass from running, by kind of memory or what is illegal; else empty.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> image = sm.Inference(input_tokens=197, output_tokens=1)
+        >>> print(sm.serve(sm.compose("vit_120b"), "dgx_a100", image).why_not())
+        out_of_memory   needs ... a100_sxm_80 has 80.0 GiB -> ... too much.
+        ...
+        """
+        return "" if self.fits else self.full.message()
+
     def to_dict(self) -> dict[str, Any]:
         """The verdict and every column of the answer."""
         return {"verdict": self.verdict, **self._columns}

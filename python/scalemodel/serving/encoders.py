@@ -19,6 +19,7 @@ from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
 from scalemodel.serving.batches import doublings
 from scalemodel.serving.plan import ServingPlan, instance_of, ranks_of
 from scalemodel.serving.task import Inference, number_from_to
+from scalemodel.serving.verdicts import why_illegal, why_too_large
 
 _MOST_REPLICAS = 1_000_000
 
@@ -62,9 +63,11 @@ class EncoderPool(ColumnAnswer):
         engine: str,
         verdict: str,
         answer: dict[str, Any] | None = None,
+        wrong: str = "",
     ) -> None:
         self.model, self.cluster, self.task = model, cluster, task
         self.layout, self.engine, self.verdict = layout, engine, verdict
+        self._wrong = wrong
         self._columns = dict.fromkeys(_ANSWER) if answer is None else answer
 
     def __repr__(self) -> str:
@@ -75,6 +78,19 @@ class EncoderPool(ColumnAnswer):
             f"EncoderPool({self.verdict}, {self.replicas} x {ranks_of(self.layout)} accelerators, "
             f"{self.images_per_s:.4g} images/s, latency {late})"
         )
+
+    def why_not(self) -> str:
+        """What keeps the pool from running, and what would be legal; empty where it runs.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> seen = sm.Inference(input_tokens=2000, output_tokens=100, images=2)
+        >>> question = ("gemma3_12b", "dgx_h100", seen)
+        >>> sm.serve_encoders(*question, requests_per_s=1, replicas=9).why_not()
+        '9 x 1 accelerators are more than the 8 of the cluster.'
+        """
+        return self._wrong
 
     def to_dict(self) -> dict[str, Any]:
         """The layout's fields, the verdict and every column of the answer."""
@@ -145,7 +161,8 @@ def serve_encoders(
     question = (chosen, where, task, plan, name)
     reason = str(_core.check_serving_layout(chosen.core, plan, where.core))
     if reason != "ok":
-        return EncoderPool(*question, f"illegal:{reason}")
+        said = why_illegal(reason, chosen, where, plan, 1)
+        return EncoderPool(*question, f"illegal:{reason}", wrong=said)
     instance, _ = instance_of(chosen, where, task, plan, name)
     room = float(where.core.accelerator.memory_capacity_bytes)
 
@@ -156,7 +173,8 @@ def serve_encoders(
     most = doublings(seconds)
     lone, full = instance.encode(1), instance.encode(most)
     if full.memory_bytes > room:
-        return EncoderPool(*question, "out_of_memory")
+        said = why_too_large(full.memory_bytes, where, f"A step of {most} images")
+        return EncoderPool(*question, "out_of_memory", wrong=said)
     cost = _core.batch_pass(lone.time_s, full.time_s, 1, most)
     rate = requests_per_s * task.images
     copies = _replicas(cost, rate, lone.sending_s, latency_s) if replicas is None else replicas
@@ -164,7 +182,8 @@ def serve_encoders(
         raise ScaleModelError(f"replicas={replicas!r}: must be a whole number from 1")
     ranks = ranks_of(plan)
     if copies * ranks > where.accelerators:
-        return EncoderPool(*question, "illegal:mesh")
+        said = why_illegal("mesh", chosen, where, plan, copies)
+        return EncoderPool(*question, "illegal:mesh", wrong=said)
     state = _core.batch_state_at(cost, rate / copies)
     made = copies * float(state.leaving_per_s)
     price = copies * ranks * float(where.core.price_usd_per_s)

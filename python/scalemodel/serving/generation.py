@@ -18,6 +18,7 @@ from scalemodel.layer_groups.strategy import BatchInference, GroupStrategy
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.tasks import Precision
 from scalemodel.serving.batches import doublings
+from scalemodel.serving.verdicts import why_too_large
 
 #: The stack of a generator where none is named (xdit-project/xDiT).
 GENERATION_STACK = "xdit"
@@ -137,9 +138,11 @@ class GenerationServing(ColumnAnswer):
         *,
         full: GroupEstimate | None = None,
         note: str = "",
+        wrong: str = "",
         answer: dict[str, Any] | None = None,
     ) -> None:
         self.model, self.cluster, self.task, self.layout = model, cluster, task, layout
+        self._wrong = wrong
         self.stack, self.verdict, self.full, self.note = stack, verdict, full, note
         self._columns = dict.fromkeys(_ANSWER) if answer is None else answer
 
@@ -152,6 +155,18 @@ class GenerationServing(ColumnAnswer):
             f"GenerationServing({self.verdict}, {self.samples_per_s:.4g} {what}/s, latency {late}, "
             f"{self.batch:.4g} at once)"
         )
+
+    def why_not(self) -> str:
+        """What keeps every generation from running; empty where one runs.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task, layout = sm.Generation(height=1024, width=1024), sm.ServingLayout(tp=16)
+        >>> sm.serve("flux1_dev", "dgx_h100", task, layout).why_not()
+        '1 x 16 accelerators are more than the 8 of the cluster.'
+        """
+        return self._wrong
 
     def to_dict(self) -> dict[str, Any]:
         """The layout's fields, the verdict and every column of the answer."""
@@ -370,9 +385,12 @@ def serve_generation(
     of_task = sized(chosen, facts, task)
     question = (chosen, where, task, plan, stack)
     if plan.ep > 1 or plan.redundant_experts:
-        return GenerationServing(*question, "illegal:ep_experts")
+        said = "ep and redundant_experts: a denoiser has no experts that ranks could hold."
+        return GenerationServing(*question, "illegal:ep_experts", wrong=said)
     if copies * ranks > where.accelerators:
-        return GenerationServing(*question, "illegal:mesh")
+        most = where.accelerators
+        said = f"{copies} x {ranks} accelerators are more than the {most} of the cluster."
+        return GenerationServing(*question, "illegal:mesh", wrong=said)
     instance, mesh = part_of(where, ranks), mesh_of(plan)
     made: dict[int, Pass] = {}
 
@@ -395,7 +413,11 @@ def serve_generation(
     full = of(most)
     note = uncounted(facts, plan)
     if fits(full) != "ok":
-        return GenerationServing(*question, fits(full), full=full.denoising, note=note)
+        said = full.denoising.message()
+        if full.denoising.verdict == "ok":
+            needed = full.denoising.memory_bytes + full.text_bytes
+            said = why_too_large(needed, where, "A denoising step beside its text encoders")
+        return GenerationServing(*question, fits(full), full=full.denoising, note=note, wrong=said)
     lone = of(1)
     answer = _answer(where, copies, ranks, most, full, lone, requests_per_s)
     return GenerationServing(*question, "ok", full=full.denoising, note=note, answer=answer)

@@ -98,6 +98,11 @@ class SplitServing:
         """Whether both pools run."""
         return self.verdict == "ok"
 
+    def why_not(self) -> str:
+        """What keeps a pool from running, and what would run; empty where both do."""
+        pools = (("prefill", self.prefill), ("decode", self.decode))
+        return "\n".join(f"{name}: {p.why_not()}" for name, p in pools if not p.fits)
+
     @property
     def holds(self) -> bool:
         """Whether both pools run and hold every limit that was asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import scalemodel._core as _core
 from scalemodel.base.numbers import divisors
 from scalemodel.base.text import size_text, values_text
+from scalemodel.resolve import Cluster, Model
 from scalemodel.serving.plan import ServingPlan, instance_of, ranks_of
 
 #: What is wrong, and what would be legal; values of `_facts` in braces.
@@ -48,20 +49,58 @@ def _capacity(plan: ServingPlan, layout: _core.ServingLayout) -> _core.CacheCapa
     return instance.capacity(plan.task.input_tokens, plan.task.output_tokens)
 
 
-def _facts(plan: ServingPlan) -> dict[str, object]:
-    layout, shape, core = plan.layout, plan.model.shape, plan.cluster.core
+def why_illegal(
+    reason: str, model: Model, cluster: Cluster, layout: _core.ServingLayout, replicas: int
+) -> str:
+    """What is wrong with a layout, and what would be legal.
+
+    Parameters
+    ----------
+    reason : str
+        As `_core.check_serving_layout` gives it, or ``mesh``.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> model, cluster = sm.model("llama3_8b"), sm.cluster("dgx_h100")
+    >>> why_illegal("mesh", model, cluster, sm.ServingLayout(tp=4), 3)
+    '3 x 4 accelerators are more than the 8 of the cluster.'
+    """
+    return _TEMPLATES[reason].format_map(_facts(model, cluster, layout, replicas))
+
+
+def why_too_large(needed_bytes: float, cluster: Cluster, what: str) -> str:
+    """What does not fit into the memory of an accelerator.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> why_too_large(100 * 2**30, sm.cluster("dgx_h100"), "One image")
+    'One image needs 100 GiB per accelerator: h100_sxm_80 has 80.0 GiB.'
+    """
+    capacity = size_text(cluster.core.accelerator.memory_capacity_bytes)
+    return (
+        f"{what} needs {size_text(needed_bytes)} per accelerator: {cluster.accelerator} has "
+        f"{capacity}."
+    )
+
+
+def _facts(
+    model: Model, cluster: Cluster, layout: _core.ServingLayout, replicas: int
+) -> dict[str, object]:
+    shape, core = model.shape, cluster.core
     mesh = layout.expert_ranks or layout.tp * layout.cp * layout.dp
     experts = shape.experts + layout.redundant_experts
     return {
         **layout.to_dict(),
-        "replicas": plan.replicas,
+        "replicas": replicas,
         "ranks": ranks_of(layout),
-        "accelerators": plan.cluster.accelerators,
-        "accelerator": plan.cluster.accelerator,
+        "accelerators": cluster.accelerators,
+        "accelerator": cluster.accelerator,
         "capacity": size_text(core.accelerator.memory_capacity_bytes),
         "layers": shape.layers,
         "heads": shape.heads,
-        "tp_values": values_text(divisors(max(1, shape.heads), plan.cluster.accelerators)),
+        "tp_values": values_text(divisors(max(1, shape.heads), cluster.accelerators)),
         "ffn": shape.ffn,
         "experts": f"{experts} experts" if shape.experts else "a model without experts",
         "expert_ffn": shape.expert_ffn or shape.ffn,
@@ -117,7 +156,8 @@ class ToldPlan(ServingPlan):
         """
         if self.fits:
             return ""
-        facts, reason = _facts(self), self.verdict.removeprefix("illegal:")
+        facts = _facts(self.model, self.cluster, self.layout, self.replicas)
+        reason = self.verdict.removeprefix("illegal:")
         if reason == "out_of_memory":
             held = _capacity(self, self.layout)
             facts |= {

@@ -17,6 +17,7 @@ from scalemodel.base.units import value_of
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, engine_table
 from scalemodel.resolve.engines import engine as engine_constants
+from scalemodel.resolve.hub import is_hub_id
 from scalemodel.serving.padding import padded
 from scalemodel.serving.plan import instance_for, ranks_of
 from scalemodel.serving.task import CachePrecision, Inference, WeightPrecision
@@ -270,8 +271,12 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
     precision = format_of(row.text(column))
     if precision is None:
         raise SkippedRowError("unsupported:dtype" if row.text(column) else f"missing:{column}")
-    published = catalog.load("models", model).get("checkpoint", {}).get("experts")
-    if precision == "fp8" and published == "mxfp4":
+    published = catalog.load("models", model).get("checkpoint", {})
+    stored = published.get("eight_bit", published.get("weights"))
+    if precision == "fp8" and stored == "fp8_block" and is_hub_id(row.text("model")):
+        precision = "fp8_block"
+        notes.append("8 bits scaled by blocks, as published")
+    if precision == "fp8" and published.get("experts") == "mxfp4":
         # One checkpoint for every accelerator: FP8 tells it from what FP4 products make of it.
         precision = "mxfp4"
         notes.append("experts in MXFP4, all else in BF16, as published")

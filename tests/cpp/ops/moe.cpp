@@ -143,6 +143,27 @@ TEST_CASE("long groups cost in proportion to their rows") {
         testing::Approx(2).epsilon(0.01));
 }
 
+TEST_CASE("tiles that are reserved for any token cost time, whether rows come or not") {
+  GroupedGemmKernel packed = fitted_grouped_kernel(), reserved = packed;
+  reserved.reserved_rows = 128;
+  for_layers([&](const ExpertLayer& layer) {
+    const ReservedRows rows = reserved_rows(layer, reserved);
+    const double held = layer.experts / layer.expert_ranks, pairs = layer.tokens * layer.topk;
+    CHECK(rows.filled >= layer.load.pairs);
+    CHECK(rows.filled + rows.empty >= pairs);
+    // A whole tile more than what is asked for, unless the fullest rank fills more of them.
+    const double most = std::max(pairs + 127 * held + 128, rows.filled);
+    CHECK(rows.filled + rows.empty <= most);
+    CHECK(reserved_rows(layer, packed).empty == 0);
+    CHECK(at_most(time_of(layer, packed), time_of(layer, reserved)));
+    ExpertLayer idle = layer;
+    idle.load.active = layer.load.active / 2;
+    // Experts without rows save what their weights take to read, not their tiles.
+    CHECK(reserved_rows(idle, reserved).empty >= rows.empty);
+    CHECK(at_most(time_of(idle, reserved), time_of(layer, reserved)));
+  });
+}
+
 TEST_CASE("a format the accelerator lacks runs in the next wider one") {
   const Accelerator a = testing::reference_accelerator();  // has no FP4
   GroupedGemmKernel fp4 = perfect_kernel(Precision::fp4), fp8 = fp4;

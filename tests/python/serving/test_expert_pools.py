@@ -249,8 +249,11 @@ STEP_3 = {
 
 
 @pytest.mark.parametrize("case", STEP_3)
-def test_step_3_on_pools_of_its_own_is_slower_than_published(case: tuple[Any, ...]) -> None:
-    """At the published load, on H200; the report says "latest Hopper" and not which."""
+def test_step_3_on_pools_of_its_own_comes_near_the_published_rates(case: tuple[Any, ...]) -> None:
+    """At the published load, on H200; the report says "latest Hopper" and not which.
+
+    Its engine is its own: SGLang's constants stand in, as they do for DeepSeek's.
+    """
     ranks, cache, context, sequences = case
     task = sm.Inference(
         input_tokens=context - 100,
@@ -264,11 +267,11 @@ def test_step_3_on_pools_of_its_own_is_slower_than_published(case: tuple[Any, ..
         sm.cluster({"accelerator": "h200"}, nodes=(ranks + 16) // 8),
         task,
         sm.ServingLayout(dp=ranks, ep=2, expert_ranks=16, micro_batches=3),
-        engine="vllm_2026",
+        engine="sglang_2025",
         concurrency=sequences,
         max_running_sequences=sequences,
         replicas=1,
     )
     rate = plan.output_tokens_per_s_per_accelerator
     assert plan.concurrency == sequences
-    assert 0.75 * STEP_3[case] < rate < STEP_3[case]
+    assert 0.88 * STEP_3[case] < rate < STEP_3[case]

@@ -74,3 +74,62 @@ def test_a_plan_that_runs_has_nothing_to_say() -> None:
     plan = sm.serve("llama3_8b", "dgx_h100", TASK)
     assert plan.why_not() == ""
     assert str(plan) == repr(plan)
+
+
+def test_forward_passes_say_what_fills_the_memory() -> None:
+    image = sm.Inference(input_tokens=197, output_tokens=1)
+    held = sm.serve(sm.compose("vit_120b"), "dgx_a100", image)
+    assert held.why_not().startswith("out_of_memory   needs")
+    runs = sm.serve(sm.compose("vit_b"), "dgx_h100", image)
+    assert (runs.fits, runs.why_not()) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("layout", "replicas", "said"),
+    [
+        ({}, 9, "9 x 1 accelerators are more than the 8"),
+        ({"tp": 3}, 1, "tp=3 cannot split 16 heads"),
+        ({}, 1, ""),
+    ],
+)
+def test_encoders_say_why_they_cannot_run(layout: dict[str, int], replicas: int, said: str) -> None:
+    seen = sm.Inference(input_tokens=2000, output_tokens=100, images=2)
+    pool = sm.serve_encoders(
+        *("gemma3_12b", "dgx_h100", seen, sm.ServingLayout(**layout)),
+        requests_per_s=1,
+        replicas=replicas,
+    )
+    assert pool.fits == (not said)
+    assert pool.why_not().startswith(said)
+    assert bool(pool.why_not()) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("layout", "concurrency", "said"),
+    [
+        ({"tp": 16}, None, "1 x 16 accelerators are more than the 8"),
+        ({"ep": 2}, None, "ep and redundant_experts"),
+        ({}, 32768, "out_of_memory   needs"),
+        ({}, None, ""),
+    ],
+)
+def test_generators_say_why_they_cannot_run(
+    layout: dict[str, int], concurrency: int | None, said: str
+) -> None:
+    task, how = sm.Generation(height=1024, width=1024), sm.ServingLayout(**layout)
+    found = sm.serve("flux1_dev", "dgx_h100", task, how, concurrency=concurrency)
+    assert found.fits == (not said)
+    assert found.why_not().startswith(said)
+    assert bool(found.why_not()) == bool(said)
+
+
+def test_split_pools_say_which_of_them_cannot_run() -> None:
+    plan = sm.serve_split(
+        *("llama3_70b", "dgx_h100", TASK),
+        prefill=sm.ServingLayout(tp=1),
+        decode=sm.ServingLayout(tp=4),
+        requests_per_s=1,
+    )
+    assert plan.verdict == "out_of_memory"
+    assert plan.why_not().startswith("prefill: 131 GiB of weights")
+    assert "decode" not in plan.why_not()
