@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import scalemodel as sm
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.interop.settings.hybrid_pattern import pattern_of
 from scalemodel.resolve.hugging_face import architecture_from_config
 from scalemodel.resolve.hugging_face.layer_widths import two_of
 
@@ -183,6 +184,16 @@ def test_layers_called_hybrid_for_their_convolutions_attend_alone() -> None:
         found, _ = architecture_from_config(config_of(f"transformers {name}"))
         assert "P" not in str(found.get("mixers", ""))
         assert "recurrence" not in found
+
+
+def test_mixers_that_megatron_lacks_are_no_pattern_of_it() -> None:
+    shape = read(config_of("pfnet/plamo-2-1b")).shape
+    assert (shape.recurrence, shape.scan_rank) == ("mamba2", 128)
+    assert pattern_of(shape, [shape.layers]) is None
+    two = sm.model("nemotron_h_8b").shape.replace(second_ffn=64)
+    blocks = two.feed_forwards.replace("D", "d", 1)
+    assert pattern_of(two, [two.layers]) is not None
+    assert pattern_of(two.replace(feed_forwards=blocks), [two.layers]) is None
 
 
 @pytest.mark.parametrize(("version", "like"), [(2.6, "qwen2"), ("4.5", "qwen3"), (2.5, "llama")])

@@ -189,7 +189,7 @@ DECODERS: Final[Mapping[str, Family]] = {
     "helium": _PLAIN,
     "hgrn": _linear("hgrn"),
     "hgrn2": _linear("hgrn2"),
-    "hrm_text": _family(loops.hrm, attention_gate="values", norms_per_layer=2),
+    "hrm_text": _family(loops.hrm, attention_gate="values", norm="nonparametric"),
     "hunyuan": _family(newest.shared_keys, qk_norm=True),
     "hunyuan_v1_dense": _QK_NORM,
     "hunyuan_v1_moe": _QK_NORM,

@@ -178,8 +178,8 @@ def _set_kv_heads(architecture: Architecture, listed: Sequence[int]) -> list[str
         if rest or not 0 <= second <= layers:
             continue
         most = sorted(range(layers), key=lambda layer: -listed[layer])[:second]
-        architecture["kv_heads"] = few
-        if second:
+        architecture["kv_heads"] = many if second == layers else few
+        if 0 < second < layers:
             architecture["mixers"] = "".join("W" if i in most else "F" for i in range(layers))
             architecture["window_kv_heads"] = many
         return []
