@@ -229,7 +229,7 @@ DECODERS: Final[Mapping[str, Family]] = {
     "mbart": _BART,
     "mellum": _QK_NORM,
     "mimo": _family(peculiar.query_bias, bias=False),
-    "mimo_v2_flash": _family(attention_sinks=True),
+    "mimo_v2_flash": _family(newest.doubled_keys, attention_sinks=True),
     "minicpm": _family(tied=True),
     "minicpm3": _LATENT,
     "minimax": _PLAIN,

@@ -69,6 +69,15 @@ def inkling2(config: Config, architecture: Architecture) -> None:
     attends_alone(architecture)
 
 
+def doubled_keys(config: Config, architecture: Architecture) -> None:
+    """MiMo-V2 (transformers, models/mimo_v2_flash): twice the heads of keys behind a window.
+
+    Files as released say so; those that the library writes leave it to its class.
+    """
+    if "W" in str(architecture.get("mixers")) and "window_kv_heads" not in architecture:
+        architecture["window_kv_heads"] = 2 * _whole(architecture, "kv_heads")
+
+
 def modern_bert_decoder(config: Config, architecture: Architecture) -> None:
     """ModernBERT as a decoder (transformers, models/modernbert_decoder): tokens see none behind.
 
