@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
+import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.interop.settings.hybrid_pattern import pattern_of
 from scalemodel.resolve.hugging_face import architecture_from_config
@@ -50,7 +51,7 @@ def config_of(model: str) -> dict[str, Any]:
 def cache_bytes(model: sm.Model) -> float:
     task = sm.Inference(input_tokens=512, output_tokens=128)
     plan = sm.serve(model, "dgx_h100", task, sm.ServingLayout(), concurrency=4)
-    return float(plan.memory_kv_cache_bytes)
+    return float(_core.cache_token_bytes(plan.instance))
 
 
 @pytest.mark.parametrize("row", CLASSES, ids=[row["model"] for row in CLASSES])
@@ -68,12 +69,18 @@ def test_passes_of_a_loop_have_the_weights_of_one() -> None:
     assert cache_bytes(thrice) == pytest.approx(3 * cache_bytes(once))
     task = sm.Training(global_batch=8, sequence=2048)
     times = [
-        sm.estimate(model, "dgx_h100", task, sm.Strategy()).breakdown()["compute"]
+        sm.estimate(model, "dgx_h100", task, sm.Strategy())
+        .breakdown()
+        .set_index("cause")
+        .time_s["compute"]
         for model in (thrice, deep)
     ]
     assert times[0] == pytest.approx(times[1], rel=1e-9)
     held = [
-        sm.estimate(model, "dgx_h100", task, sm.Strategy()).memory()["weights"]
+        sm.estimate(model, "dgx_h100", task, sm.Strategy())
+        .memory()
+        .set_index("kind")
+        .bytes["weights"]
         for model in (thrice, deep)
     ]
     assert held[0] < held[1]
