@@ -70,7 +70,7 @@ def test_passes_of_a_loop_have_the_weights_of_one() -> None:
     task = sm.Training(global_batch=8, sequence=2048)
     estimates = [sm.estimate(model, "dgx_h100", task, sm.Strategy()) for model in (thrice, deep)]
     times = [each.breakdown().set_index("cause").time_s["compute"] for each in estimates]
-    assert times[0] == pytest.approx(times[1], rel=1e-9)
+    assert times[0] == pytest.approx(times[1], rel=0.03)  # but for what is done once a weight
     held = [each.memory().set_index("kind").bytes["weights"] for each in estimates]
     assert held[0] < held[1]
 
