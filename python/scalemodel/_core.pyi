@@ -2371,7 +2371,7 @@ class DecoderShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', attention_experts: bool = False, shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, scan_full_decay: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, clamped_activation: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, ngram_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0, kv_shared_ffn: int = 0, shared_blocks: int = 0, shared_rank: int = 0, shared_attention_rank: int = 0, bidirectional: bool = False, head_transform: bool = False, encoder_layers: int = 0, encoder_positions: int = 0, encoder_channels: int = 0, encoder_stride: int = 1, encoder_moe_every: int = 0) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', attention_experts: bool = False, shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, scan_full_decay: bool = False, ffn: int = 0, second_ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, clamped_activation: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, stream_rank: int = 0, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, ngram_rows: int = 0, kv_shared_layers: int = 0, kv_sources: str = '', residual_rank: int = 0, kv_shared_ffn: int = 0, shared_blocks: int = 0, shared_rank: int = 0, shared_attention_rank: int = 0, loop_start: int = 0, loop_layers: int = 0, loop_passes: int = 1, fused_mixers: bool = False, norm_rank: int = 0, router_rank: int = 0, ffn_receptance: bool = False, bidirectional: bool = False, head_transform: bool = False, encoder_layers: int = 0, encoder_positions: int = 0, encoder_channels: int = 0, encoder_stride: int = 1, encoder_vocab: int = 0, encoder_moe_every: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2456,6 +2456,11 @@ class DecoderShape:
         frames of an encoder's position
         """
     @property
+    def encoder_vocab(self) -> int:
+        """
+        rows of a token embedding of the encoder's own; 0 = the decoder's
+        """
+    @property
     def expert_bias(self) -> bool:
         """
         biases inside experts
@@ -2488,12 +2493,17 @@ class DecoderShape:
     @property
     def feed_forwards(self) -> str:
         """
-        feed-forward block of every layer, a letter each: D dense, E experts, - none
+        feed-forward block of every layer, a letter each: D dense, d dense of the other width, E experts, - none
         """
     @property
     def ffn(self) -> int:
         """
         width of one gate or up matrix
+        """
+    @property
+    def ffn_receptance(self) -> bool:
+        """
+        a square matrix gates the output of a dense block
         """
     @property
     def first_dense_layers(self) -> int:
@@ -2504,6 +2514,11 @@ class DecoderShape:
     def full_attention_every(self) -> int:
         """
         every n-th layer ignores the window
+        """
+    @property
+    def fused_mixers(self) -> bool:
+        """
+        attention and a recurrent mixer beside it share the matrix behind them
         """
     @property
     def gated(self) -> bool:
@@ -2571,6 +2586,11 @@ class DecoderShape:
         last layers that use keys and values of earlier ones
         """
     @property
+    def kv_sources(self) -> str:
+        """
+        a letter per layer: O its own keys and values, S those of an earlier layer
+        """
+    @property
     def layer_embedding(self) -> int:
         """
         values of a token that every layer looks up; 0 = none
@@ -2586,9 +2606,24 @@ class DecoderShape:
         transformer layers
         """
     @property
+    def loop_layers(self) -> int:
+        """
+        layers that run several times with the same weights; 0 = none
+        """
+    @property
+    def loop_passes(self) -> int:
+        """
+        times that they run
+        """
+    @property
+    def loop_start(self) -> int:
+        """
+        first of the layers that run several times
+        """
+    @property
     def mixers(self) -> str:
         """
-        mixer of every layer, a letter each: F full attention, W window, I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, P attention beside recurrent, Z recurrent behind a shared block, X attention to a source alone, - none
+        mixer of every layer, a letter each: F full attention, W window, I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, P attention beside recurrent, p the same with its window, Z recurrent behind a shared block, X attention to a source alone, - none
         """
     @property
     def mlp_bias(self) -> bool:
@@ -2619,6 +2654,11 @@ class DecoderShape:
     def norm(self) -> str:
         """
         norm
+        """
+    @property
+    def norm_rank(self) -> int:
+        """
+        rank of a gate on what attention and experts read; 0 = none
         """
     @property
     def norms_per_layer(self) -> int:
@@ -2701,6 +2741,11 @@ class DecoderShape:
         one number per expert
         """
     @property
+    def router_rank(self) -> int:
+        """
+        width of a router of several matrices; 0 = one matrix
+        """
+    @property
     def scan_bias(self) -> bool:
         """
         biases of its projections
@@ -2746,6 +2791,11 @@ class DecoderShape:
         values of its head
         """
     @property
+    def second_ffn(self) -> int:
+        """
+        width of one gate or up matrix of layers d
+        """
+    @property
     def shared_attention_rank(self) -> int:
         """
         rank that every use adds to their queries, keys and values; 0 = nothing
@@ -2779,6 +2829,11 @@ class DecoderShape:
     def shared_values(self) -> bool:
         """
         keys serve as values in layers without a window
+        """
+    @property
+    def stream_rank(self) -> int:
+        """
+        rank of what mixes residual streams; 0 = full
         """
     @property
     def tied_embeddings(self) -> bool:

@@ -142,7 +142,7 @@ const T& one_of(const std::vector<T>& choices, Bytestream& bytes) {
 
 /// A pattern of layers: letters of mixers and of feed-forward blocks.
 std::string pattern(Bytestream& bytes) {
-  static constexpr std::string_view letters = "FWISCHRPZX-DE";
+  static constexpr std::string_view letters = "FWISCHRPpZX-DdE";
   std::string text(bytes.next() % 8, '-');
   for (char& letter : text) letter = letters[bytes.next() % letters.size()];
   return text;

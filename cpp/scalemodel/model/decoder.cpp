@@ -16,7 +16,7 @@ namespace {
   throw MalformedQuestion(std::string(field) + "=" + std::to_string(value) + ": " + legal);
 }
 
-constexpr std::string_view kMixers = "FWISCHRPZX-", kFeedForwards = "DE-";
+constexpr std::string_view kMixers = "FWISCHRPpZX-", kFeedForwards = "DdE-";
 
 [[noreturn]] void malformed_pattern(const char* field, const std::string& pattern,
                                     const std::string& legal) {
@@ -66,14 +66,15 @@ void check_patterns(const DecoderShape& shape) {
   const auto need = [](bool asked, const char* field, int value, const char* by) {
     if (asked && value < 1) malformed(field, value, std::string("must be at least 1 for ") + by);
   };
-  const bool scans = has(shape.mixers, "RPZ"), indexes = has(shape.mixers, "ISC");
+  check_pattern("kv_sources", shape.kv_sources, "OS", shape.layers);
+  const bool scans = has(shape.mixers, "RPpZ"), indexes = has(shape.mixers, "ISC");
   if (scans && shape.recurrence == Recurrence::none) {
-    throw MalformedQuestion("recurrence=none: must be a kind for mixers R, P and Z");
+    throw MalformedQuestion("recurrence=none: must be a kind for mixers R, P, p and Z");
   }
-  need(scans, "scan_heads", shape.scan_heads, "mixers R, P and Z");
-  need(scans, "scan_value_dim", shape.scan_value_dim, "mixers R, P and Z");
+  need(scans, "scan_heads", shape.scan_heads, "mixers R, P, p and Z");
+  need(scans, "scan_value_dim", shape.scan_value_dim, "mixers R, P, p and Z");
   need(scans && shape.recurrence != Recurrence::convolution, "scan_key_dim", shape.scan_key_dim,
-       "mixers R, P and Z");
+       "mixers R, P, p and Z");
   if (scans && shape.scan_groups > 0 && shape.scan_heads % shape.scan_groups != 0) {
     malformed("scan_groups", shape.scan_groups,
               "must divide scan_heads=" + std::to_string(shape.scan_heads));
@@ -93,6 +94,14 @@ void check_patterns(const DecoderShape& shape) {
                   " with attention_experts");
   }
   need(has(shape.feed_forwards, "E"), "experts", shape.experts, "feed_forwards E");
+  need(has(shape.feed_forwards, "d"), "second_ffn", shape.second_ffn, "feed_forwards d");
+  need(shape.attention_gate == OutputGate::latents, "q_lora_rank",
+       std::min(shape.q_lora_rank, shape.kv_lora_rank), "attention_gate=latents");
+  const long long looped = 1LL * shape.loop_layers * shape.loop_passes;
+  if (shape.loop_start + looped > shape.layers) {
+    malformed("loop_layers", shape.loop_layers,
+              "all passes must be among layers=" + std::to_string(shape.layers));
+  }
   const int window_heads = shape.window_heads > 0 ? shape.window_heads : shape.heads;
   const int window_kv = shape.window_kv_heads > 0 ? shape.window_kv_heads : shape.kv_heads;
   if (window_heads % window_kv != 0) {
@@ -157,7 +166,7 @@ double norm_width(Norm norm, double width) { return norm_vectors(norm) * width; 
 
 bool is_of(const LayerKind& kind, const LayerShape& layer) {
   return kind.attention == layer.attention && kind.recurrence == layer.recurrence &&
-         kind.feed_forward == layer.feed_forward;
+         kind.feed_forward == layer.feed_forward && kind.owned == layer.owned;
 }
 
 /// Position of a kind of layer, which is added if there is none like it. Throws where an
@@ -173,6 +182,17 @@ std::uint8_t kind_of(Model& model, const LayerShape& listed) {
   }
   model.kinds.push_back(layer_kind(listed));
   return at;
+}
+
+bool reuses_keys(const DecoderShape& shape, int layer) {
+  if (!shape.kv_sources.empty()) return letter(shape.kv_sources, layer) == 'S';
+  return layer >= shape.layers - shape.kv_shared_layers;
+}
+
+/// Whether a layer runs in one of several passes.
+bool looped(const DecoderShape& shape, int layer) {
+  const int end = shape.loop_start + shape.loop_layers * shape.loop_passes;
+  return layer >= shape.loop_start && layer < end;
 }
 
 /// The block of a multi-token-prediction module: like the last layer; of models whose layers hold a
@@ -256,14 +276,17 @@ Model make_decoder(const DecoderShape& card) {
   model.head_parameters = (shape.tied_embeddings ? 0 : vocab * h) + (shape.head_bias ? vocab : 0);
   if (shape.head_transform) model.head_parameters += h * h + h + norm_width(shape.norm, h);
   model.final_norm_parameters = norm_width(shape.norm, h);
+  if (shape.stream_rank > 0) {  // mixes the streams once more behind the last layer
+    model.final_norm_parameters = shape.residual_streams * h * (1 + 2.0 * shape.stream_rank);
+  }
   model.mtp_layers = shape.mtp_layers;
   model.mtp_projection_parameters = 2 * h * h + 3 * norm_width(shape.norm, h);
   model.layer_kind.reserve(static_cast<std::size_t>(shape.layers));
   for (int layer = 0; layer < shape.layers; ++layer) {
-    const bool reuses_keys = layer >= shape.layers - shape.kv_shared_layers;
-    model.layer_kind.push_back(kind_of(
-        model,
-        layer_shape(shape, mixer_of(shape, layer), feed_forward_of(shape, layer), reuses_keys)));
+    LayerShape listed = layer_shape(shape, mixer_of(shape, layer), feed_forward_of(shape, layer),
+                                    reuses_keys(shape, layer));
+    if (looped(shape, layer)) listed.owned = 1.0 / shape.loop_passes;
+    model.layer_kind.push_back(kind_of(model, listed));
   }
   model.mtp_kind = mtp_kind(model, shape);
   if (shape.encoder_layers > 0) model.encoder = make_encoder(shape);

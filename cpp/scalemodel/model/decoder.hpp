@@ -29,13 +29,14 @@ struct EnumNames<Norm> {
                                                          "nonparametric"};
 };
 
-/// What the output of attention is multiplied by: nothing, one number per head, one per value.
-enum class OutputGate : std::uint8_t { none, heads, values };
+/// What the output of attention is multiplied by: nothing, one number per head, one per value, one
+/// per value that comes with the queries of latent attention.
+enum class OutputGate : std::uint8_t { none, heads, values, latents };
 
 template <>
 struct EnumNames<OutputGate> {
   static constexpr std::string_view what = "output gate";
-  static constexpr std::array<std::string_view, 3> names{"none", "heads", "values"};
+  static constexpr std::array<std::string_view, 4> names{"none", "heads", "values", "latents"};
 };
 
 /// Learned vectors of a norm: its scale, and a bias.
@@ -58,9 +59,10 @@ struct DecoderShape {
   /// One letter per layer, repeated to the number of layers. Mixers: F full attention, W with its
   /// window, I over keys that an indexer of the layer selects, S over those of the layer before, C
   /// over selected and H over all compressed keys beside the window, R recurrent, P attention and
-  /// recurrent side by side, Z recurrent behind a block that layers share, X attention to a source
-  /// alone, - none. Feed-forward blocks: D dense, E experts, - none. Empty: by `window` and
-  /// `full_attention_every`, by `first_dense_layers` and `moe_every`.
+  /// recurrent side by side, p the same with its window, Z recurrent behind a block that layers
+  /// share, X attention to a source alone, - none. Feed-forward blocks: D dense, d dense of the
+  /// other width, E experts, - none. Empty: by `window` and `full_attention_every`, by
+  /// `first_dense_layers` and `moe_every`.
   std::string mixers, feed_forwards;
   Position position = Position::rope;
   int positions = 0;  ///< rows of a learned position table
@@ -86,7 +88,8 @@ struct DecoderShape {
   int scan_heads = 0, scan_groups = 0, scan_key_dim = 0, scan_value_dim = 0;
   int scan_chunk = 0, scan_rank = 0, conv_width = 0;
   bool scan_norm = false, scan_bias = false, conv_bias = false, scan_full_decay = false;
-  int ffn = 0;  ///< width of one gate or up matrix
+  int ffn = 0;         ///< width of one gate or up matrix
+  int second_ffn = 0;  ///< of layers d
   bool gated = false;
   Norm norm = Norm::rmsnorm;
   int norms_per_layer = 2;
@@ -99,14 +102,25 @@ struct DecoderShape {
   int first_dense_layers = 0, moe_every = 1;
   int mtp_layers = 0;  ///< multi-token-prediction modules beside the main stack
   int residual_streams = 1;
+  int stream_rank = 0;          ///< of the matrices that mix them; 0: in full
   int attention_residuals = 0;  ///< layers between snapshots of the stream that later ones read
   int layer_embedding = 0, layer_embedding_rows = 0;
   int ngram_rows = 0;  ///< of each of the tables that runs of tokens are looked up in
   int kv_shared_layers = 0, residual_rank = 0;
+  /// One letter per layer: O with keys and values of its own, S with those of an earlier one.
+  /// Empty: by `kv_shared_layers`.
+  std::string kv_sources;
   int kv_shared_ffn = 0;  ///< dense width of the layers that use keys of earlier ones; 0: `ffn`
   /// Blocks of attention and feed-forward that layers Z use in turn, over the stream and the token
   /// embedding side by side, and the ranks of what every use adds to their projections.
   int shared_blocks = 0, shared_rank = 0, shared_attention_rank = 0;
+  /// Layers from `loop_start` on that run `loop_passes` times with the same weights, and leave keys
+  /// and values in each. `layers` and the patterns count what runs.
+  int loop_start = 0, loop_layers = 0, loop_passes = 1;
+  bool fused_mixers = false;    ///< layers P and p project both mixers back in one matrix
+  int norm_rank = 0;            ///< of a gate on what attention and experts read
+  int router_rank = 0;          ///< width of a router that is a block of its own; 0: one matrix
+  bool ffn_receptance = false;  ///< a square matrix gates the output of a dense block (RWKV)
   bool bidirectional = false;   ///< tokens attend to those behind them too
   bool head_transform = false;  ///< a square matrix and a norm in front of the LM head
   /// An encoder, as wide as the decoder and with as many heads, whose output every layer attends to
@@ -114,6 +128,7 @@ struct DecoderShape {
   int encoder_layers = 0;
   int encoder_positions = 0;  ///< of every source, with a table for them; 0: its own length
   int encoder_channels = 0, encoder_stride = 1;
+  int encoder_vocab = 0;  ///< rows of a token embedding of its own; 0: that of the decoder
   /// Every n-th of its layers has the experts that those of the decoder have; 0: none has.
   int encoder_moe_every = 0;
 
@@ -157,10 +172,13 @@ struct RecordOf<DecoderShape> {
           "mixers", &T::mixers,
           "mixer of every layer, a letter each: F full attention, W window, "
           "I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, "
-          "P attention beside recurrent, Z recurrent behind a shared block, "
+          "P attention beside recurrent, p the same with its window, "
+          "Z recurrent behind a shared block, "
           "X attention to a source alone, - none"),
-      field("feed_forwards", &T::feed_forwards,
-            "feed-forward block of every layer, a letter each: D dense, E experts, - none"),
+      field(
+          "feed_forwards", &T::feed_forwards,
+          "feed-forward block of every layer, a letter each: D dense, d dense of the other width, "
+          "E experts, - none"),
       field("window_heads", &T::window_heads, 0, 1e6, "query heads of window layers; 0 = heads"),
       field("window_kv_heads", &T::window_kv_heads, 0, 1e6,
             "key and value heads of window layers; 0 = kv_heads"),
@@ -193,6 +211,7 @@ struct RecordOf<DecoderShape> {
       field("conv_bias", &T::conv_bias, "bias of its convolution"),
       field("scan_full_decay", &T::scan_full_decay, "full-rank decay of channels"),
       field("ffn", &T::ffn, 0, kMany, "width of one gate or up matrix"),
+      field("second_ffn", &T::second_ffn, 0, kMany, "width of one gate or up matrix of layers d"),
       field("gated", &T::gated, "three matrices instead of two"),
       field("norm", &T::norm, "norm"),
       field("norms_per_layer", &T::norms_per_layer, 0, 8, "norms of a layer"),
@@ -216,6 +235,8 @@ struct RecordOf<DecoderShape> {
       field("moe_every", &T::moe_every, 1, 10'000, "every n-th layer has experts"),
       field("mtp_layers", &T::mtp_layers, 0, 100, "multi-token-prediction modules"),
       field("residual_streams", &T::residual_streams, 1, 64, "residual streams that blocks mix"),
+      field("stream_rank", &T::stream_rank, 0, 1e6,
+            "rank of what mixes residual streams; 0 = full"),
       field("attention_residuals", &T::attention_residuals, 0, 10'000,
             "layers between snapshots of the stream that later layers mix in; 0 = none"),
       field("layer_embedding", &T::layer_embedding, 0, 1e6,
@@ -225,6 +246,8 @@ struct RecordOf<DecoderShape> {
             "rows of each of the tables that runs of tokens are looked up in; 0 = there are none"),
       field("kv_shared_layers", &T::kv_shared_layers, 0, 10'000,
             "last layers that use keys and values of earlier ones"),
+      field("kv_sources", &T::kv_sources,
+            "a letter per layer: O its own keys and values, S those of an earlier layer"),
       field("residual_rank", &T::residual_rank, 0, 1e6, "rank of a learned residual; 0 = none"),
       field("kv_shared_ffn", &T::kv_shared_ffn, 0, kMany,
             "dense width of the layers that use keys of earlier ones; 0 = ffn"),
@@ -234,6 +257,18 @@ struct RecordOf<DecoderShape> {
             "rank that every use adds to their feed-forward; 0 = nothing"),
       field("shared_attention_rank", &T::shared_attention_rank, 0, 1e6,
             "rank that every use adds to their queries, keys and values; 0 = nothing"),
+      field("loop_start", &T::loop_start, 0, 10'000, "first of the layers that run several times"),
+      field("loop_layers", &T::loop_layers, 0, 10'000,
+            "layers that run several times with the same weights; 0 = none"),
+      field("loop_passes", &T::loop_passes, 1, 1000, "times that they run"),
+      field("fused_mixers", &T::fused_mixers,
+            "attention and a recurrent mixer beside it share the matrix behind them"),
+      field("norm_rank", &T::norm_rank, 0, 1e6,
+            "rank of a gate on what attention and experts read; 0 = none"),
+      field("router_rank", &T::router_rank, 0, 1e6,
+            "width of a router of several matrices; 0 = one matrix"),
+      field("ffn_receptance", &T::ffn_receptance,
+            "a square matrix gates the output of a dense block"),
       field("bidirectional", &T::bidirectional, "tokens attend to those behind them too"),
       field("head_transform", &T::head_transform,
             "a square matrix and a norm in front of the LM head"),
@@ -244,6 +279,8 @@ struct RecordOf<DecoderShape> {
       field("encoder_channels", &T::encoder_channels, 0, 1e6,
             "values of a frame that an encoder reads; 0 = source tokens"),
       field("encoder_stride", &T::encoder_stride, 1, 1000, "frames of an encoder's position"),
+      field("encoder_vocab", &T::encoder_vocab, 0, 1e8,
+            "rows of a token embedding of the encoder's own; 0 = the decoder's"),
       field("encoder_moe_every", &T::encoder_moe_every, 0, 10'000,
             "every n-th layer of an encoder has experts, as those of the decoder; 0 = none")};
 };

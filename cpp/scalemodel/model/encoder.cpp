@@ -31,7 +31,7 @@ VisionTower make_encoder(const DecoderShape& shape) {
   LayerShape layer = layer_shape(shape, 'F', 'D', false);
   layer.causal = false;
   layer.source_width = 0;
-  layer.norms = 2;
+  layer.norms = std::max(2, shape.norms_per_layer);
   set_experts(layer, shape);
   VisionTower tower;
   tower.layers = shape.encoder_layers;
@@ -42,7 +42,7 @@ VisionTower make_encoder(const DecoderShape& shape) {
   tower.block = layer_kind(layer);
   const double h = shape.hidden, vectors = norm_vectors(shape.norm);
   double& others = tower.other_parameters;
-  others = shape.encoder_positions * h + vectors * h;
+  others = (shape.encoder_positions + shape.encoder_vocab) * h + vectors * h;
   if (shape.encoder_channels > 0) {
     const double stride = shape.encoder_stride, frame = kFrames * shape.encoder_channels;
     tower.products.push_back({"frames", h, frame, stride, true});

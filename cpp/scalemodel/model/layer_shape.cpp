@@ -23,7 +23,7 @@ AttentionShape attention_shape(const DecoderShape& s, char mixer) {
   a.output_rank = s.output_rank;
   const bool compressed = s.output_groups > 0;
   a.shared_values = s.shared_values && (compressed || mixer != 'W');
-  if (mixer == 'W') {
+  if (mixer == 'W' || mixer == 'p') {
     a.window = s.window;
     if (s.window_heads > 0) a.heads = s.window_heads;
     if (s.window_kv_heads > 0) a.kv_heads = s.window_kv_heads;
@@ -96,7 +96,10 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
     layer.attention = attention_shape(s, mixer);
     layer.attention.reuses_keys = reuses_keys;
   }
-  if (mixer == 'R' || mixer == 'P' || mixer == 'Z') layer.recurrence = recurrent_shape(s);
+  if (mixer == 'R' || mixer == 'P' || mixer == 'p' || mixer == 'Z') {
+    layer.recurrence = recurrent_shape(s);
+  }
+  layer.fused_output = s.fused_mixers && (mixer == 'P' || mixer == 'p');
   if (mixer == 'Z') {
     layer.shared_owned = std::min(1.0, 1.0 * s.shared_blocks / shared_uses(s));
     layer.shared_rank = s.shared_rank;
@@ -116,11 +119,15 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   layer.router_bias = s.router_bias;
   layer.shared_expert_gate = s.shared_expert_gate;
   layer.attention_gate = s.attention_gate;
+  layer.norm_rank = s.norm_rank;
+  layer.router_rank = s.router_rank;
+  layer.receptance = s.ffn_receptance;
   layer.scan_norm = s.scan_norm;
   layer.scan_bias = s.scan_bias;
   layer.conv_bias = s.conv_bias;
   layer.scan_full_decay = s.scan_full_decay;
   layer.streams = s.residual_streams;
+  layer.stream_rank = s.stream_rank;
   layer.snapshots = mean_snapshots(s);
   layer.layer_embedding = s.layer_embedding;
   layer.residual_rank = s.residual_rank;
@@ -129,7 +136,8 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   ff.gated = s.gated;
   if (feed_forward == '-') return layer;
   const bool routed = feed_forward == 'E';
-  const int dense = reuses_keys && s.kv_shared_ffn > 0 ? s.kv_shared_ffn : s.ffn;
+  const int usual = feed_forward == 'd' ? s.second_ffn : s.ffn;
+  const int dense = reuses_keys && s.kv_shared_ffn > 0 ? s.kv_shared_ffn : usual;
   ff.width = routed ? s.expert_ffn : dense;
   if (!routed) return layer;
   ff.experts = s.experts;

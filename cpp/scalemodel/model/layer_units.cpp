@@ -1,5 +1,6 @@
 #include "scalemodel/model/layer_units.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "scalemodel/model/group_units.hpp"
@@ -21,10 +22,15 @@ void add_norms(Unit& unit, const LayerShape& layer, int norms) {
   unit.operators.push_back(norm);
 }
 
-/// Whether streams are mixed by matrices of m (m + 2) rows over all of them (arXiv 2512.24880),
-/// which add a block's output too: a residual addition of its own there is none.
-bool mixes_streams(const LayerShape& layer) {
-  return layer.streams > 1 && layer.layer_embedding == 0;
+/// Two matrices of what a block reads, of the token itself where the block has experts.
+void add_low_rank(Unit& unit, std::string_view down, std::string_view up, double width,
+                  double rank) {
+  for (const bool first : {true, false}) {
+    LayerOperator op =
+        gemm(first ? down : up, first ? rank : width, first ? width : rank, Cut::none);
+    op.of_token = true;
+    unit.operators.push_back(op);
+  }
 }
 
 /// Streams that every block mixes (hyper-connections: arXiv 2409.19606). Where one kernel does, it
@@ -33,7 +39,16 @@ bool mixes_streams(const LayerShape& layer) {
 /// their mixture is written.
 void add_stream_operators(Unit& unit, const LayerShape& layer) {
   const double m = layer.streams, h = layer.hidden;
-  if (mixes_streams(layer)) {
+  if (mixes_streams(layer) && layer.stream_rank > 0) {
+    // A block reads a low-rank mixture of all streams, and adds to each a share of its output
+    // (transformers, models/qwen4_exp).
+    const double rank = layer.stream_rank;
+    add_low_rank(unit, "stream_down", "stream_up", m * h, rank);
+    LayerOperator mix = passing(OperatorKind::elementwise, "hyper_connection", m * h);
+    mix.depth = 4;
+    mix.bias = (1 + m) * m * h;
+    unit.operators.push_back(mix);
+  } else if (mixes_streams(layer)) {
     LayerOperator mix = passing(OperatorKind::stream_mixing, "hyper_connection", m * h);
     mix.copies = m;
     mix.bias = (2 + m) * m * (m * h + 1) + 3;
@@ -60,7 +75,11 @@ void add_latent_projections(Unit& unit, const LayerShape& layer) {
   const double latent = a.kv_lora_rank, rope = a.rope_head_dim, q_latent = a.q_lora_rank;
   if (a.q_lora_rank > 0) {
     project(unit, "q_down", q_latent, h, Cut::none);
-    project(unit, "q_up", q, q_latent, Cut::columns);
+    // A gate that comes with the queries reads the latents before their norm too (transformers,
+    // models/axk2).
+    const bool gated = layer.attention_gate == OutputGate::latents;
+    const double gate = gated ? static_cast<double>(a.heads) * a.v_head_dim : 0;
+    project(unit, "q_up", q + gate, gated ? 2 * q_latent : q_latent, Cut::columns);
   } else {
     project(unit, "q", q, h, Cut::columns);
   }
@@ -73,14 +92,6 @@ void add_latent_projections(Unit& unit, const LayerShape& layer) {
   LayerOperator norms = passing(OperatorKind::latent_norm, "latent_norms", q_latent + latent);
   norms.bias = q_latent + latent;
   unit.operators.push_back(norms);
-}
-
-/// What a router in front of a block scores, for every token.
-void add_scores(Unit& unit, double experts, double hidden, bool biased) {
-  LayerOperator router = gemm("router", experts, hidden, Cut::none);
-  router.routes = true;
-  router.bias = biased ? experts : 0;
-  unit.operators.push_back(router);
 }
 
 /// How many times the weights that a token meets the layer has (Zhang et al., mixtures of attention
@@ -136,12 +147,6 @@ void add_head_projections(Unit& unit, const LayerShape& layer) {
   }
 }
 
-/// Addition of what a block wrote to the residual stream.
-void add_residual_sum(Unit& unit, const LayerShape& layer) {
-  if (mixes_streams(layer)) return;
-  unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
-}
-
 /// The indexer of sparse attention (DeepSeek-AI, DeepSeek-V3.2, arXiv 2512.02556, section 2.1):
 /// queries of a few narrow heads, one key a token, and a weight per head; every tensor rank has all
 /// of it. Beside grouped heads (MiniMax-M3) queries come from the stream and heads weigh alike. Of
@@ -189,80 +194,11 @@ void add_compressor(Unit& unit, const LayerShape& layer) {
   unit.operators.push_back(pool);
 }
 
-/// What a block of experts adds for every token: the router, in front of everything.
-void add_router(Unit& unit, const LayerShape& layer) {
-  const double experts = layer.feed_forward.experts + layer.feed_forward.zero_experts;
-  add_scores(unit, experts, layer.hidden, layer.router_bias);
-}
-
-/// Two or three matrices with an activation between them, from `h` values to as many.
-void add_mlp(Unit& unit, const LayerShape& layer, double h, int width, bool biased) {
-  const FeedForwardShape& ff = layer.feed_forward;
-  const double w = width;
-  LayerOperator up = gemm("mlp_up", ff.gated ? 2 * w : w, h, Cut::columns);
-  if (ff.gated) up.parts = {{w, 0}, {w, 0}};
-  up.bias = biased ? up.columns : 0;
-  up.owned = layer.feed_forward_parts;
-  LayerOperator activation = passing(OperatorKind::activation, "activation", w, Cut::columns);
-  activation.gated = ff.gated;
-  activation.clamped = layer.clamped_activation;
-  LayerOperator down = gemm("mlp_down", h, w, Cut::depth);
-  down.bias = biased ? h : 0;
-  down.owned = layer.feed_forward_parts;
-  unit.operators.push_back(std::move(up));
-  unit.operators.push_back(std::move(activation));
-  unit.operators.push_back(std::move(down));
-}
-
-/// A projection between the stream and the narrower values that experts work on: of the token.
-void project_latent(Unit& unit, std::string_view name, double columns, double depth) {
-  LayerOperator& op = unit.operators.emplace_back(gemm(name, columns, depth, Cut::none));
-  op.of_token = true;
-}
-
-Unit dense_unit(const LayerShape& layer, int width, bool biased, int norms) {
-  Unit unit = begun_block("feed_forward", layer, norms);
-  if (layer.feed_forward_scores > 0) {
-    add_scores(unit, layer.feed_forward_scores, layer.hidden, layer.router_bias);
-  }
-  add_mlp(unit, layer, layer.hidden, width, biased);
-  if (layer.layer_embedding > 0) {
-    // What the layer looks up, gated by the stream and added to it.
-    const double h = layer.hidden, looked_up = layer.layer_embedding;
-    unit.operators.push_back(gemm("layer_gate", looked_up, h, Cut::none));
-    unit.operators.push_back(gemm("layer_projection", h, looked_up, Cut::none));
-    unit.operators.back().bias = h;
-  }
-  add_residual_sum(unit, layer);
-  unit.cut_limit = width;
-  return unit;
-}
-
-/// `beside` shared experts, whose block it is then.
-Unit expert_unit(const LayerShape& layer, bool beside, int norms) {
-  const FeedForwardShape& ff = layer.feed_forward;
-  Unit unit = begun_block("experts", layer, beside ? 0 : norms);
-  unit.experts = ff.experts;
-  unit.experts_per_token = ff.experts_per_token;
-  unit.reads_stream = !beside;
-  add_router(unit, layer);
-  unit.expert_width = ff.expert_width(layer.hidden);
-  const double width = unit.expert_width;
-  if (ff.latent > 0) project_latent(unit, "latent_down", width, layer.hidden);
-  add_mlp(unit, layer, width, ff.width, layer.expert_bias);
-  if (ff.latent > 0) project_latent(unit, "latent_up", layer.hidden, width);
-  if (!beside) add_residual_sum(unit, layer);
-  unit.cut_limit = ff.width;
-  finish_unit(unit);
-  // Rows in the order of their experts and what comes back; probabilities of the router in FP32;
-  // of the token itself, the norm's input and output.
-  const double h = layer.hidden;
-  unit.saved_whole = 2 * width;
-  unit.saved_token = 2.0 * (ff.experts + ff.zero_experts) + ff.latent + (beside ? 0 : 2 * h);
-  return unit;
-}
-
 }  // namespace
+
+bool mixes_streams(const LayerShape& layer) {
+  return layer.streams > 1 && layer.layer_embedding == 0;
+}
 
 LayerOperator& project(Unit& unit, std::string_view name, double columns, double depth, Cut cut) {
   LayerOperator& op = unit.operators.emplace_back(gemm(name, columns, depth, cut));
@@ -274,6 +210,18 @@ LayerOperator& add_whole(Unit& unit, std::string_view name, double columns, doub
   return unit.operators.emplace_back(gemm(name, columns, depth, Cut::none));
 }
 
+void add_scores(Unit& unit, double experts, double hidden, bool biased) {
+  LayerOperator router = gemm("router", experts, hidden, Cut::none);
+  router.routes = true;
+  router.bias = biased ? experts : 0;
+  unit.operators.push_back(router);
+}
+
+void add_residual_sum(Unit& unit, const LayerShape& layer) {
+  if (mixes_streams(layer)) return;
+  unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
+}
+
 Unit begun_block(std::string_view name, const LayerShape& layer, int norms) {
   Unit unit;
   unit.name = name;
@@ -281,6 +229,11 @@ Unit begun_block(std::string_view name, const LayerShape& layer, int norms) {
   unit.width_in = unit.width_out = layer.hidden;
   unit.streams = layer.streams;
   add_norms(unit, layer, norms);
+  if (norms > 0 && layer.norm_rank > 0) {
+    add_low_rank(unit, "norm_gate_down", "norm_gate_up", layer.hidden, layer.norm_rank);
+    unit.operators.push_back(passing(OperatorKind::elementwise, "norm_gate", layer.hidden));
+    unit.operators.back().depth = 3;
+  }
   if (norms > 0) add_stream_operators(unit, layer);
   return unit;
 }
@@ -319,11 +272,22 @@ void add_attention_output(Unit& unit, const LayerShape& layer) {
   const AttentionShape& a = layer.attention;
   const double h = layer.hidden, values = static_cast<double>(a.heads) * a.v_head_dim;
   if (layer.attention_gate != OutputGate::none) {
-    const bool whole = layer.attention_gate == OutputGate::values;
-    project(unit, "attention_gate", whole ? values : a.heads, h, Cut::columns).shares_input = true;
+    const bool whole = layer.attention_gate != OutputGate::heads;
+    if (layer.attention_gate != OutputGate::latents) {
+      project(unit, "attention_gate", whole ? values : a.heads, h, Cut::columns).shares_input =
+          true;
+    }
     LayerOperator gate = passing(OperatorKind::elementwise, "output_gate", values, Cut::columns);
     gate.depth = whole ? 3 : 2;
     unit.operators.push_back(gate);
+  }
+  if (layer.fused_output) {
+    // The mean of both mixers, each behind a norm of its own (arXiv 2411.13676, section 2.1).
+    LayerOperator mean = passing(OperatorKind::elementwise, "mixer_norms", values, Cut::columns);
+    mean.depth = 3;
+    mean.bias = 2 * values;
+    unit.operators.push_back(mean);
+    return;
   }
   double depth = values;
   if (a.output_groups > 0) {
@@ -387,9 +351,9 @@ Unit cross_attention_unit(const LayerShape& layer, double tokens, double rows) {
   const double each = rows > 0 ? rows : 1;
   // In the place of attention to its own tokens, a layer has heads in groups and norms of queries
   // and keys as that would (transformers, models/mllama: MllamaTextCrossAttention).
-  const int kv_heads = a.of_source ? a.kv_heads : a.heads;
+  const int kv_heads = a.kv_heads > 0 ? a.kv_heads : a.heads;
   const double keys = 1.0 * kv_heads * a.head_dim, norm = a.of_source ? a.head_dim : 0;
-  Unit unit = begun_block("cross_attention", layer, layer.norms > 0 ? 1 : 0);
+  Unit unit = begun_block("cross_attention", layer, std::min(2, (layer.norms + 1) / 2));
   project(unit, "cross_q", width, h, Cut::columns).bias = (layer.qkv_bias ? width : 0) + norm;
   LayerOperator& kv = project(unit, "cross_kv", 2 * keys, layer.source_width, Cut::columns);
   if (kv_heads < a.heads) kv.parts = {{2 * keys, kv_heads}};
@@ -418,26 +382,6 @@ Unit cross_attention_unit(const LayerShape& layer, double tokens, double rows) {
   return unit;
 }
 
-std::vector<Unit> feed_forward_units(const LayerShape& layer) {
-  const FeedForwardShape& ff = layer.feed_forward;
-  const int norms = layer.norms / 2;
-  std::vector<Unit> units;
-  if (!ff.routed()) {
-    finish_unit(units.emplace_back(dense_unit(layer, ff.width, layer.mlp_bias, norms)));
-    return units;
-  }
-  const bool shares = ff.shared_width > 0;
-  if (shares) {
-    Unit& shared = units.emplace_back(dense_unit(layer, ff.shared_width, layer.shared_bias, norms));
-    if (layer.shared_expert_gate) {  // one number a token: parameters, hardly any time
-      shared.operators.back().bias += layer.hidden;
-    }
-    finish_unit(shared);
-  }
-  units.push_back(expert_unit(layer, shares, norms));
-  return units;
-}
-
 std::vector<Unit> layer_units(const LayerShape& layer) {
   if (layer.shared_owned > 0) return shared_block_units(layer);
   std::vector<Unit> units;
@@ -449,6 +393,12 @@ std::vector<Unit> layer_units(const LayerShape& layer) {
     for (Unit& unit : feed_forward_units(layer)) units.push_back(std::move(unit));
   }
   if (!units.empty()) units.front().starts = true;
+  if (layer.owned < 1) {
+    for (Unit& unit : units) {
+      for (LayerOperator& op : unit.operators) op.owned *= layer.owned;
+      count_parameters(unit);
+    }
+  }
   return units;
 }
 
@@ -457,6 +407,7 @@ LayerKind layer_kind(const LayerShape& layer) {
   kind.attention = layer.attention;
   kind.recurrence = layer.recurrence;
   kind.feed_forward = layer.feed_forward;
+  kind.owned = layer.owned;
   kind.units = layer_units(layer);
   for (const Unit& unit : kind.units) {
     for (const LayerOperator& op : unit.operators) {

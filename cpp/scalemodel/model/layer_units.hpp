@@ -30,8 +30,16 @@ struct LayerShape {
   double feed_forward_parts = 1, feed_forward_scores = 0;
   OutputGate attention_gate = OutputGate::none;
   bool attention_experts = false;  ///< project queries and the output too
+  /// Attention leaves its output to the projection of the recurrent mixer beside it.
+  bool fused_output = false;
+  int norm_rank = 0;        ///< of a gate on what attention and experts read
+  int router_rank = 0;      ///< of a router of several matrices
+  bool receptance = false;  ///< a square matrix gates the output of a dense block
+  /// Share of its parameters that are its own: below 1 where several passes use the same.
+  double owned = 1;
   bool scan_norm = false, scan_bias = false, conv_bias = false, scan_full_decay = false;
   int streams = 1;          ///< residual streams that a block mixes
+  int stream_rank = 0;      ///< of the matrices that do; 0: in full
   double snapshots = 0;     ///< of the stream that a block mixes in, on average
   int layer_embedding = 0;  ///< values of a token that the layer looks up
   int residual_rank = 0;    ///< of a learned residual
@@ -45,6 +53,16 @@ struct LayerShape {
 /// A layer of a decoder by the letters of its mixer and its feed-forward block (see DecoderShape).
 /// `reuses_keys`: those of an earlier layer.
 LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, bool reuses_keys);
+
+/// Whether streams are mixed by matrices of m (m + 2) rows over all of them (arXiv 2512.24880),
+/// which add a block's output too: a residual addition of its own there is none.
+bool mixes_streams(const LayerShape& layer);
+
+/// Adds what a router in front of a block scores, for every token, from `depth` values.
+void add_scores(Unit& unit, double experts, double depth, bool biased);
+
+/// Adds the addition of what a block wrote to the residual stream.
+void add_residual_sum(Unit& unit, const LayerShape& layer);
 
 /// Adds a projection of a mixer, where low-rank adapters sit by default.
 LayerOperator& project(Unit& unit, std::string_view name, double columns, double depth, Cut cut);

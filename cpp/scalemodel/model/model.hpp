@@ -36,6 +36,7 @@ struct LayerKind {
   RecurrentShape recurrence;  ///< of a layer that has one
   FeedForwardShape feed_forward;
   std::vector<Unit> units;
+  double owned = 1;  ///< share of its parameters that are its own (see LayerShape)
   // Sums over the operators of the units.
   double attention_parameters = 0;  ///< projections, their biases and norms
   double dense_parameters = 0;      ///< feed-forward outside routed experts: MLP, shared, router

@@ -44,6 +44,20 @@ struct Listing {
 /// Dao and Gu, arXiv 2405.21060, section 7: gate, input, both projections of the state and the
 /// time steps in one GEMM.
 void list_mamba2(const Listing& l) {
+  const double rank = l.shape.rank, state = l.shape.key_dim;
+  if (rank > 0) {
+    // Time steps and projections of the state from what is convolved, as in Mamba-1, behind norms
+    // (pfnet/plamo-2-8b, modeling_plamo.py).
+    project(l.unit, "mixer_in", 2 * l.inner, l.hidden, Cut::columns);
+    l.convolve();
+    LayerOperator& steps =
+        project(l.unit, "state_projections", rank + 2 * state, l.inner, Cut::depth);
+    steps.bias = l.layer.scan_norm ? rank + 2 * state : 0;
+    project(l.unit, "time_steps", l.heads, rank, Cut::columns);
+    l.scan(3 * l.heads);
+    l.pass("gate", l.inner, 3, 0);
+    return;
+  }
   LayerOperator& in = project(l.unit, "mixer_in", l.shape.projected(), l.hidden, Cut::columns);
   in.parts = {{2 * l.inner, 0}, {2 * l.keys, l.shape.groups}, {l.heads, 0}};
   in.bias = l.layer.scan_bias ? in.columns : 0;
@@ -161,6 +175,65 @@ void list_rwkv7(const Listing& l) {
   l.pass("gated_norm", l.inner, 3, 2 * l.inner);
 }
 
+/// Yang et al., arXiv 2312.06635, whose decays of channels come from a low rank; Sun et al., arXiv
+/// 2307.08621, whose decays are fixed.
+void list_gla(const Listing& l) {
+  LayerOperator& in = project(l.unit, "mixer_in", 2 * l.keys + l.inner, l.hidden, Cut::columns);
+  in.parts = {{2 * l.keys, l.shape.groups}, {l.inner, 0}};
+  project(l.unit, "gate", l.inner, l.hidden, Cut::columns).shares_input = true;
+  if (l.shape.rank > 0) {
+    l.add_narrow("decay_down", l.shape.rank);
+    LayerOperator& decay = project(l.unit, "decay_up", l.keys, l.shape.rank, Cut::columns);
+    decay.parts = {{l.keys, l.shape.groups}};
+    decay.bias = l.keys;
+  }
+  if (l.shape.conv_channels() > 0) l.convolve();
+  l.scan(0);
+  l.pass("gated_norm", l.inner, 3, l.layer.scan_norm ? l.shape.value_dim : 0);
+}
+
+/// Qin et al., arXiv 2311.04823 and 2404.07904: inputs, forget gates with lower bounds, and what
+/// the output is multiplied by, channel by channel or as queries of a state.
+void list_hgrn(const Listing& l) {
+  project(l.unit, "mixer_in", 2 * l.keys + l.inner, l.hidden, Cut::columns);
+  l.scan(l.inner);
+  l.pass("gated_norm", l.inner, 3, l.inner);
+}
+
+/// Yang et al., arXiv 2406.06484: no decay, and a step size per head.
+void list_delta(const Listing& l) {
+  LayerOperator& in =
+      project(l.unit, "mixer_in", 2 * l.keys + l.inner + l.heads, l.hidden, Cut::columns);
+  in.parts = {{2 * l.keys, l.shape.groups}, {l.inner + l.heads, 0}};
+  if (l.shape.conv_channels() > 0) l.convolve();
+  l.scan(0);
+  l.pass("norm", l.inner, 2, l.layer.scan_norm ? l.shape.value_dim : 0);
+}
+
+/// Peng et al., arXiv 2305.13048: keys, values and receptances of inputs that are mixed with those
+/// of the token before.
+void list_rwkv4(const Listing& l) {
+  l.pass("token_shift", l.hidden, 4, 3 * l.hidden);
+  project(l.unit, "mixer_in", 3 * l.inner, l.hidden, Cut::columns);
+  l.scan(2 * l.inner);
+  l.pass("receptance", l.inner, 3, 0);
+}
+
+/// Peng et al., arXiv 2404.05892: decays and shares of the token before come from low ranks, `rank`
+/// in all; of RWKV-5 they are fixed.
+void list_rwkv6(const Listing& l) {
+  const double rank = l.shape.rank;
+  l.pass("token_shift", l.hidden, rank > 0 ? 6 : 5, (rank > 0 ? 6 : 4) * l.hidden);
+  LayerOperator& in = project(l.unit, "mixer_in", 2 * l.keys + 2 * l.inner, l.hidden, Cut::columns);
+  in.parts = {{2 * l.keys, l.shape.groups}, {2 * l.inner, 0}};
+  if (rank > 0) {
+    l.add_narrow("rank_down", rank);
+    project(l.unit, "rank_up", l.inner, rank, Cut::columns);
+  }
+  l.scan(2 * l.keys);
+  l.pass("gated_norm", l.inner, 3, 2 * l.inner);
+}
+
 void list_mixer(const Listing& l) {
   switch (l.shape.kind) {
     case Recurrence::none:
@@ -191,6 +264,21 @@ void list_mixer(const Listing& l) {
       break;
     case Recurrence::rg_lru:
       list_rg_lru(l);
+      break;
+    case Recurrence::gla:
+      list_gla(l);
+      break;
+    case Recurrence::hgrn:
+      list_hgrn(l);
+      break;
+    case Recurrence::delta:
+      list_delta(l);
+      break;
+    case Recurrence::rwkv4:
+      list_rwkv4(l);
+      break;
+    case Recurrence::rwkv6:
+      list_rwkv6(l);
       break;
   }
 }

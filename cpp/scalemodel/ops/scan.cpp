@@ -31,13 +31,20 @@ double RecurrentShape::conv_channels() const {
     case Recurrence::none:
     case Recurrence::lightning:
     case Recurrence::rwkv7:
+    case Recurrence::hgrn:
+    case Recurrence::rwkv4:
+    case Recurrence::rwkv6:
       return 0;
+    case Recurrence::gla:
+    case Recurrence::delta:
+      return conv_width > 0 ? inner() + 2 * keys() : 0;
     case Recurrence::mamba1:
     case Recurrence::convolution:
     case Recurrence::jet:
     case Recurrence::rg_lru:
       return inner();
     case Recurrence::mamba2:
+      return rank > 0 ? inner() : inner() + 2 * keys();
     case Recurrence::gated_delta:
     case Recurrence::kimi_delta:
       return inner() + 2 * keys();
@@ -66,6 +73,16 @@ double RecurrentShape::projected() const {
       return 3 * d;
     case Recurrence::rwkv7:  // decays and rates have a value per channel
       return 2 * d + 4 * k;
+    case Recurrence::gla:
+      return 2 * d + (rank > 0 ? 3 : 2) * k;
+    case Recurrence::rwkv6:
+      return 2 * d + 3 * k;
+    case Recurrence::hgrn:
+      return d + 2 * k;
+    case Recurrence::delta:
+      return d + 2 * k + heads;
+    case Recurrence::rwkv4:
+      return 3 * d;
   }
   return 0;
 }
@@ -90,7 +107,13 @@ double RecurrentShape::saved_values() const {
     case Recurrence::kimi_delta:
       return 2 * c + 2 * d + k + 2.0 * heads * chunk + heads;
     case Recurrence::lightning:
-      return projected() + d;
+    case Recurrence::gla:
+    case Recurrence::hgrn:
+    case Recurrence::rwkv4:
+    case Recurrence::rwkv6:
+      return projected() + conv_channels() + d;
+    case Recurrence::delta:  // inverses of the chunks
+      return projected() + c + d + static_cast<double>(heads) * chunk;
     case Recurrence::convolution:
       return 4 * d;
     case Recurrence::rwkv7:  // no convolution; two inverses of every chunk
@@ -128,10 +151,17 @@ Flop scan_flop(const ScanWork& work) noexcept {
     case Recurrence::kimi_delta:
     case Recurrence::rwkv7:
     case Recurrence::jet:
+    case Recurrence::delta:
       each = h * (6 * n * p + q * (6 * n + 4 * p) + q * q);
       break;
     case Recurrence::lightning:
-      each = h * (4 * n * p + 4 * q * n);
+    case Recurrence::gla:
+    case Recurrence::hgrn:
+    case Recurrence::rwkv6:
+      each = h * (4 * n * p + 2 * q * (n + p));
+      break;
+    case Recurrence::rwkv4:
+      each = 23 * s.inner();
       break;
   }
   return Flop{computed_tokens(work) * each};
@@ -149,13 +179,20 @@ double wide_values(const RecurrentShape& s) {
     case Recurrence::kimi_delta:
       return 2.0 * s.heads + s.keys();
     case Recurrence::rwkv7:
+    case Recurrence::hgrn:
+    case Recurrence::rwkv6:
       return s.keys();
+    case Recurrence::gla:
+      return s.rank > 0 ? s.keys() : 0;
+    case Recurrence::delta:
+      return s.heads;
     case Recurrence::none:
     case Recurrence::mamba1:
     case Recurrence::mamba2:
     case Recurrence::lightning:
     case Recurrence::convolution:
     case Recurrence::rg_lru:
+    case Recurrence::rwkv4:
       break;
   }
   return 0;
@@ -176,7 +213,13 @@ double narrow_values(const RecurrentShape& s) {
     case Recurrence::kimi_delta:
     case Recurrence::lightning:
     case Recurrence::jet:
+    case Recurrence::gla:
+    case Recurrence::delta:
+    case Recurrence::rwkv6:
       return 2 * d + 2 * k;
+    case Recurrence::hgrn:  // forget gates are its keys
+      return 2 * d + k;
+    case Recurrence::rwkv4:
     case Recurrence::rg_lru:  // what is convolved, and both gates
       return 3 * d + d;
     case Recurrence::rwkv7:  // with the rate of every channel
@@ -200,7 +243,8 @@ double chain_of(const ScanWork& work) {
 Bytes scan_bytes(const ScanWork& work, double element) noexcept {
   const RecurrentShape& s = work.shape;
   const bool delta = s.kind == Recurrence::gated_delta || s.kind == Recurrence::kimi_delta ||
-                     s.kind == Recurrence::rwkv7 || s.kind == Recurrence::jet;
+                     s.kind == Recurrence::rwkv7 || s.kind == Recurrence::jet ||
+                     s.kind == Recurrence::delta;
   const double states = work.batch * chain_of(work) * s.state_values() * kStateBytes;
   return Bytes{work.batch * work.tokens * token_bytes(s, element) + (delta ? 1 : 2) * states};
 }
@@ -235,7 +279,9 @@ ScanTime scan_time(const ScanWork& work, const Accelerator& accelerator, double 
     return {gates, 2 * gates};
   }
   // Element by element on the ordinary units; in chunks on those for matrices.
-  const bool by_element = s.kind == Recurrence::mamba1 || s.kind == Recurrence::rg_lru;
+  const bool by_element = s.kind == Recurrence::mamba1 || s.kind == Recurrence::rg_lru ||
+                          s.kind == Recurrence::rwkv4 ||
+                          (s.kind == Recurrence::hgrn && s.chunk == 0);
   const FlopPerSecond peak =
       by_element ? accelerator.single_precision_peak() : accelerator.dense_rate();
   WorkKernel kernel;

@@ -18,7 +18,12 @@ namespace scalemodel {
 /// fixed decay (arXiv 2401.04658); `convolution`: gated convolutions, whose state is their window;
 /// `rwkv7`: a delta rule with decays and rates per channel (arXiv 2503.14456); `jet`: a gated delta
 /// rule behind a convolution of values whose weights come from the token (arXiv 2508.15884);
-/// `rg_lru`: a gated linear recurrence of single channels (arXiv 2402.19427).
+/// `rg_lru`: a gated linear recurrence of single channels (arXiv 2402.19427); `gla`: linear
+/// attention whose decays every token sets per channel, or that are fixed, behind a gate and a norm
+/// per head (arXiv 2312.06635, 2307.08621); `hgrn`: the same with forget gates for keys (arXiv
+/// 2311.04823, 2404.07904); `delta`: a delta rule without decay (arXiv 2406.06484); `rwkv4`:
+/// averages of single channels that decay (arXiv 2305.13048); `rwkv6`: linear attention with decays
+/// per channel, of RWKV-5 fixed (arXiv 2404.05892).
 enum class Recurrence : std::uint8_t {
   none,
   mamba1,
@@ -29,15 +34,20 @@ enum class Recurrence : std::uint8_t {
   convolution,
   rwkv7,
   jet,
-  rg_lru
+  rg_lru,
+  gla,
+  hgrn,
+  delta,
+  rwkv4,
+  rwkv6
 };
 
 template <>
 struct EnumNames<Recurrence> {
   static constexpr std::string_view what = "recurrence";
-  static constexpr std::array<std::string_view, 10> names{
-      "none",      "mamba1",      "mamba2", "gated_delta", "kimi_delta",
-      "lightning", "convolution", "rwkv7",  "jet",         "rg_lru"};
+  static constexpr std::array<std::string_view, 15> names{
+      "none", "mamba1", "mamba2", "gated_delta", "kimi_delta", "lightning", "convolution", "rwkv7",
+      "jet",  "rg_lru", "gla",    "hgrn",        "delta",      "rwkv4",     "rwkv6"};
 };
 
 /// Sizes of a recurrent mixer. `groups` heads share keys and queries (B and C of a state space).
@@ -48,7 +58,8 @@ struct RecurrentShape {
   int value_dim = 0;  ///< of a head: its channels
   int conv_width = 0;
   int chunk = 0;  ///< tokens of a chunk of the scan
-  int rank = 0;   ///< of low-rank gates and time steps, of what makes weights of a convolution
+  int rank = 0;   ///< of low-rank gates and time steps, of what makes weights of a convolution; of
+                  ///< `mamba2` above 0 where time steps and states come from what is convolved
 
   /// What one of `tp` ranks holds: a part of the heads; of few groups a copy of one.
   RecurrentShape sharded(double tp) const;
@@ -76,8 +87,9 @@ struct ScanWork {
 
 /// Flop of the forward pass over whole chunks. Per token and head, chunk Q, state N, head P: state
 /// spaces 4 N P + 2 Q P, and 2 Q N per group (arXiv 2405.21060, section 7); delta rules 6 N P +
-/// Q (6 N + 4 P) + Q^2; linear attention 4 N P + 4 Q N; Mamba-1 9 N per channel; RG-LRU 10, for its
-/// two gates, its decay, the scale of what enters, and the update (arXiv 2402.19427, section 2.4).
+/// Q (6 N + 4 P) + Q^2; linear attention 4 N P + 2 Q (N + P); Mamba-1 9 N per channel; RWKV-4 23
+/// per channel, of its kernel (BlinkDL/RWKV-LM, RWKV-v4/cuda/wkv_cuda.cu); RG-LRU 10, for its two
+/// gates, its decay, the scale of what enters, and the update (arXiv 2402.19427, section 2.4).
 Flop scan_flop(const ScanWork& work) noexcept;
 
 /// Bytes of the forward pass: what is read and written of each token, and the states of chunks,

@@ -28,7 +28,8 @@ def add_compare_clusters(commands: Any) -> None:
         required=True,
         nargs="+",
         metavar="NAME|TOML[:NODES]",
-        help="clusters, each with its nodes, such as dgx_h100:64 dgx_b200:24",
+        help="clusters between commas or blanks, each with its nodes, such as "
+        "dgx_h100:64,dgx_b200:24",
     )
     compared.add_argument(
         "--tokens", required=True, type=number, metavar="N", help="tokens to train on"
@@ -69,12 +70,27 @@ def sized(text: str, argument: str = "--clusters ") -> Any:
     return resolve.cluster(name, nodes=int(nodes))
 
 
+def listed(texts: list[str]) -> list[str]:
+    """Names between commas, blanks or both.
+
+    Examples
+    --------
+    >>> listed(["dgx_h100:4,", "dgx_b200:2,gb200_nvl72"])
+    ['dgx_h100:4', 'dgx_b200:2', 'gb200_nvl72']
+    """
+    names = [name.strip() for text in texts for name in text.split(",")]
+    found = [name for name in names if name]
+    if not found:
+        raise ScaleModelError(f"--clusters {' '.join(texts)}: must name at least one cluster")
+    return found
+
+
 def _compare(options: argparse.Namespace) -> int:
     from scalemodel.economics import compare_clusters
 
     found = compare_clusters(
         options.model,
-        [sized(text) for text in options.clusters],
+        [sized(name) for name in listed(options.clusters)],
         task_of(options),
         tokens=options.tokens,
         price=number_or_name(options.price),

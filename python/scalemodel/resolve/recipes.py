@@ -24,7 +24,7 @@ MODEL_CLASSES = (
     "dense",
 )
 #: Letters of mixers that keep a state instead of keys.
-_RECURRENT = frozenset("RPZ")
+_RECURRENT = frozenset("RPpZ")
 _RANKS = ("one", "several")
 _ROUTINGS = ("forced", "natural")
 _CONTEXTS = ("ring", "all_to_all", "all_gather")

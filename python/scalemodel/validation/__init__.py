@@ -148,6 +148,8 @@ def validate(
 
 
 def _check_options(kind: str, stack: str | None, left_out: bool) -> None:
+    if type(left_out).__name__ not in ("bool", "bool_"):
+        raise ScaleModelError(f"left_out={left_out!r}: must be True or False")
     if kind == "inference" and left_out:
         raise ScaleModelError(
             "left_out=True: kind 'inference' has no fit to leave sources out of",

@@ -196,7 +196,7 @@ def _unlisted(row: Row, table: Mapping[str, Any]) -> dict[str, Any]:
 #: Multi-token prediction as recipes of hybrid models train it: one block, run twice a step, each
 #: time with the whole head (NVIDIA-NeMo/Megatron-Bridge, perf_recipes/nemotronh, mtp_num_layers).
 _REPEATED_PREDICTION = 2
-_RECURRENT = frozenset("RPZ")  # letters of mixers that keep a state
+_RECURRENT = frozenset("RPpZ")  # letters of mixers that keep a state
 
 
 def _named(row: Row, found: dict[str, Any], notes: list[str]) -> dict[str, Any]:

@@ -81,6 +81,64 @@ TEST_CASE("by hand: RG-LRU keeps a number of every channel, token by token") {
   CHECK(scan_bytes({s, 1, 100}, 2).base() == 100 * 4 * 2560 * 2);
 }
 
+RecurrentShape recurrence(Recurrence kind, int key_dim, int chunk) {
+  RecurrentShape s;
+  s.kind = kind;
+  s.heads = s.groups = 8;
+  s.key_dim = key_dim;
+  s.value_dim = 64;
+  s.chunk = chunk;
+  return s;
+}
+
+TEST_CASE("by hand: linear attention behind a gate, and with forget gates for keys") {
+  const RecurrentShape gated = recurrence(Recurrence::gla, 32, 64);
+  CHECK(gated.projected() == 2 * 512 + 2 * 256);
+  RecurrentShape decaying = gated;
+  decaying.rank = 16;
+  CHECK(decaying.projected() == 2 * 512 + 3 * 256);
+  CHECK(gated.state_values() == 8 * 32 * 64);
+  CHECK(gated.conv_channels() == 0);
+  CHECK(scan_flop({gated, 1, 64}).base() == 64.0 * 8 * (4 * 32 * 64 + 2 * 64 * (32 + 64)));
+  CHECK(scan_bytes({decaying, 1, 64}, 2).base() - scan_bytes({gated, 1, 64}, 2).base() ==
+        64 * 256 * 4);  // a decay of every channel
+  const RecurrentShape forgetting = recurrence(Recurrence::hgrn, 32, 64);
+  CHECK(forgetting.projected() == 512 + 2 * 256);
+  CHECK(scan_flop({forgetting, 1, 64}) == scan_flop({gated, 1, 64}));
+}
+
+TEST_CASE("by hand: a delta rule without decay works as one with it") {
+  RecurrentShape delta = recurrence(Recurrence::delta, 64, 64);
+  RecurrentShape gated = delta;
+  gated.kind = Recurrence::gated_delta;
+  gated.conv_width = delta.conv_width = 4;
+  CHECK(scan_flop({delta, 1, 256}) == scan_flop({gated, 1, 256}));
+  CHECK(delta.window_values() == gated.window_values());
+  CHECK(scan_bytes({gated, 1, 64}, 2).base() - scan_bytes({delta, 1, 64}, 2).base() == 64 * 8 * 4);
+  delta.conv_width = 0;
+  CHECK(delta.window_values() == 0);
+}
+
+TEST_CASE("by hand: RWKV-4 keeps three numbers of every channel, RWKV-6 a matrix of every head") {
+  RecurrentShape fourth = recurrence(Recurrence::rwkv4, 3, 0);
+  fourth.heads = fourth.groups = 512;
+  fourth.value_dim = 1;
+  CHECK(fourth.state_values() == 3 * 512);
+  CHECK(fourth.projected() == 3 * 512);
+  CHECK(scan_flop({fourth, 2, 100}).base() == 2 * 100 * 23 * 512);
+  const RecurrentShape sixth = recurrence(Recurrence::rwkv6, 64, 32);
+  CHECK(sixth.state_values() == 8 * 64 * 64);
+  CHECK(sixth.projected() == 5 * 512);
+}
+
+TEST_CASE("by hand: time steps of what is convolved leave the convolution to values") {
+  RecurrentShape s = state_space();
+  const double whole = s.conv_channels();
+  s.rank = 64;
+  CHECK(s.conv_channels() == s.inner());
+  CHECK(whole == s.inner() + 2 * s.keys());
+}
+
 TEST_CASE("by hand: arithmetic of a token, in whole chunks") {
   const double state = 4 * 128 * 64, inside = 2 * 128 * 64, scores = 2 * 128 * 128;
   const double token = 64 * (state + inside) + 8 * scores;

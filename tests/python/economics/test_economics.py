@@ -483,6 +483,11 @@ def test_the_command_line_compares_clusters(capsys: pytest.CaptureFixture[str]) 
     assert {row["seller"] for row in found["clusters"]} == {"CoreWeave"}
     assert main([*command, "--price", "3"]) == 0
     assert "3 USD per accelerator-hour for all" in capsys.readouterr().out
+    between = [*command[:2], "--clusters", "dgx_h100:4,dgx_b200:2,", *command[5:]]
+    assert main([*between, "--price", "CoreWeave", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+    assert main([*command, "--clusters", ","]) == 2
+    assert "must name at least one cluster" in capsys.readouterr().err
     assert main([*command, "--clusters", "dgx_h100:x"]) == 2
     assert "must be like dgx_h100:64" in capsys.readouterr().err
 

@@ -321,10 +321,9 @@ def test_a_matrix_in_the_place_of_attention_counts() -> None:
     hidden, width = 768, 1536
     blocks = [_block(4, 3.0), _block(None, 3.0, linear=True), _block(2, 3.0), _block(4, 3.0)]
     found = architecture_from_config({**NAS, "block_configs": blocks})[0]
-    assert found["mixers"] == "F-FF"
-    assert found["kv_heads"] == 3
+    assert found["mixers"] == "F-WF"  # W: the layer with more heads of keys, and no window
+    assert (found["kv_heads"], found["window_kv_heads"], found.get("window", 0)) == (3, 6, 0)
     by_hand = hidden * hidden  # the matrix
-    by_hand += 2 * 3 * 64 * hidden  # three more heads of keys and of values in one layer
     by_hand += 4 * 3 * hidden * width
     assert 4 * 3 * hidden * int(str(found["ffn"])) == pytest.approx(by_hand, rel=0.03)
 

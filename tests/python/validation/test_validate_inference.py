@@ -103,6 +103,9 @@ def test_missing_columns_and_unknown_engines_are_told(tmp_path: Path) -> None:
         validate("inference", path, stack="none of them")
     with pytest.raises(sm.ScaleModelError, match="left_out"):
         validate("inference", path, left_out=True)
+    for wrong in ("yes", 1, None, ["SGLang"]):
+        with pytest.raises(sm.ScaleModelError, match=r"left_out=.*: must be True or False"):
+            validate("inference", path, left_out=wrong)
     forced = validate("inference", path, stack="SGLang")
     assert forced.loc[0, "predicted_engine"] == "sglang_2025"
 

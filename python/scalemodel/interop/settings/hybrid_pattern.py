@@ -53,6 +53,10 @@ def pattern_of(shape: _core.DecoderShape, held: Sequence[int]) -> str | None:
     """
     if shape.recurrence not in _RECURRENCES or not shape.mixers:
         return None
+    # Time steps of what is convolved, blocks of two widths and loops have no sign.
+    ranked = shape.recurrence == "mamba2" and shape.scan_rank > 0
+    if ranked or shape.loop_layers or set(shape.feed_forwards) - {"D", "E", _NONE}:
+        return None
     layers = [_layer_signs(shape, layer) for layer in range(shape.layers)]
     signs = [sign for sign in layers if sign]
     if len(signs) < len(layers):

@@ -132,6 +132,14 @@ def _note_architecture(job: Job, notes: list[str], said: Collection[str]) -> Non
         ("ngram_rows", "tables for runs of tokens"),
         ("encoder_layers", "an encoder and the attention to what it reads"),
         ("attention_experts", "experts of queries and attention outputs"),
+        ("loop_layers", "layers that run several times"),
+        ("kv_sources", "keys and values of earlier layers"),
+        ("second_ffn", "blocks of two widths"),
+        ("fused_mixers", "mixers that are projected together"),
+        ("norm_rank", "gates behind norms"),
+        ("router_rank", "routers of several matrices"),
+        ("ffn_receptance", "a gate on the output of blocks"),
+        ("stream_rank", "a low rank that mixes residual streams"),
     ):
         if getattr(shape, name) and name not in said:
             notes.append(f"not expressed: {what}")

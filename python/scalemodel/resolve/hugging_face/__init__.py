@@ -18,8 +18,8 @@ from scalemodel.resolve.hugging_face.decoders import (
     family_of,
     nearest_family,
 )
-from scalemodel.resolve.hugging_face.families import FAMILIES, WRAPPERS
-from scalemodel.resolve.hugging_face.reading import Config, shown
+from scalemodel.resolve.hugging_face.families import FAMILIES, VERSIONED, WRAPPERS
+from scalemodel.resolve.hugging_face.reading import Config, malformed, shown
 from scalemodel.resolve.hugging_face.steps import Architecture, check_experts, complete_heads
 from scalemodel.resolve.hugging_face.vision import SOUND, vision_from_config
 
@@ -77,6 +77,17 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "head_transform": False,
     "kv_shared_layers": 0,
     "encoder_moe_every": 0,
+    "encoder_vocab": 0,
+    "second_ffn": 0,
+    "kv_sources": "",
+    "loop_start": 0,
+    "loop_layers": 0,
+    "loop_passes": 1,
+    "fused_mixers": False,
+    "norm_rank": 0,
+    "router_rank": 0,
+    "ffn_receptance": False,
+    "stream_rank": 0,
 }
 
 
@@ -138,6 +149,8 @@ def architecture_from_config(
         for key in outer.raw.keys() & inner.raw.keys():
             outer.value(key)
     text_type = inner.text("model_type", default="") if inner is not outer else model_type
+    if inner is outer and model_type in VERSIONED:
+        text_type = _of_version(outer, VERSIONED[model_type])
     named = outer.items("architectures") or ()
     classes = [name for name in named if isinstance(name, str)]
     known = family_of(*classes, text_type, WRAPPERS.get(model_type, model_type))
@@ -173,8 +186,20 @@ def architecture_from_config(
     return kept, sorted(set(unknown))
 
 
+def _of_version(config: Config, families: Mapping[str, str]) -> str:
+    """The family of the language model that a version of a model with images has."""
+    name, version = config.value("version")
+    for key in ("slice_config", "slice_mode", "query_num", "batch_vision_input", "use_image_id"):
+        config.value(key)
+    config.value("drop_vision_last_layer"), config.value("vision_batch_size")
+    family = families.get(str(version))
+    if family is None:
+        raise malformed(name, version, f"one of {', '.join(families)}")
+    return family
+
+
 def _unknown_family(model_type: str) -> NoReturn:
-    names = {*FAMILIES, *WRAPPERS, *DECODERS, *ALIASES}
+    names = {*FAMILIES, *WRAPPERS, *DECODERS, *ALIASES, *VERSIONED}
     known = sorted(name for name in names if not name.endswith("ForCausalLM"))
     near = difflib.get_close_matches(model_type, known, n=3, cutoff=0.5)
     listed = near + [name for name in known if name not in near]

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.resolve.hugging_face import encoders, own_names, peculiar
+from scalemodel.resolve.hugging_face import (
+    encoders,
+    hybrids,
+    layer_widths,
+    linear,
+    loops,
+    newest,
+    own_names,
+    peculiar,
+)
 from scalemodel.resolve.hugging_face.families import FAMILIES, Family
 from scalemodel.resolve.hugging_face.meaning import decoder
 from scalemodel.resolve.hugging_face.steps import Step
@@ -65,6 +74,30 @@ _LANGUAGES: Final = _family(
     read=encoders.many_languages, tied=True, bias=False, position="none", **_COMPUTED
 )
 _KIMI: Final = _family(router_bias=True, position="none")
+
+
+def _inkling2(*steps: Step) -> Family:
+    """Norms behind the embedding, gates and sinks of attention."""
+    return _family(
+        newest.inkling2,
+        *steps,
+        bias=False,
+        qk_norm=True,
+        attention_gate="values",
+        attention_sinks=True,
+        embedding_norm=True,
+    )
+
+
+def _linear(kind: str) -> Family:
+    """A model of recurrent layers of one kind, with gated blocks between them."""
+    return _family(read=linear.fla(kind), bias=False, position="none")
+
+
+def _rwkv(read: Step) -> Family:
+    return _family(read=read, bias=False, position="none", norm="layernorm", gated=False)
+
+
 _COMPRESSED: Final = _family(router_bias=True, feed_forwards="E")
 
 #: Family by ``model_type`` of the text part.
@@ -72,12 +105,14 @@ DECODERS: Final[Mapping[str, Family]] = {
     "afmoe": _family(qk_norm=True, attention_gate="values", norms_per_layer=4),
     "apertus": _family(peculiar.fixed_norms, qk_norm=True, gated=False),
     "aquila": _PLAIN,
+    "arctic": _family(newest.arctic, bias=False, norms_per_layer=3),
     "aria_text": _PLAIN,
     "axk1": _family(router_bias=True, norms_per_layer=3),
+    "axk2": _family(newest.gated_norms, router_bias=True, attention_gate="latents"),
     "arcee": _family(gated=False),
     "baichuan": _family(own_names.baichuan, bias=False),
     "bailing_moe": _family(peculiar.bailing, bias=False),
-    "bailing_hybrid": _family(read=decoder(), attention_gate="heads", scan_full_decay=True),
+    "bailing_hybrid": _family(newest.full_gate, attention_gate="heads", scan_full_decay=True),
     "bailing_moe_linear": _family(peculiar.bailing, bias=False, qk_norm=True),
     "bailing_moe_v2": _family(peculiar.bailing, bias=False, qk_norm=True),
     "bamba": _PLAIN,
@@ -90,12 +125,18 @@ DECODERS: Final[Mapping[str, Family]] = {
         tied=True, norm="layernorm_nobias", norms_per_layer=1, parallel_block=True
     ),
     "camembert": _BERT,
+    "cosmos3_edge_text": _family(gated=False),
     "chatglm": _family(read=own_names.chatglm, bias=False),
     "cwm": _PLAIN,
+    "deci": _family(layer_widths.deci),
+    "deepseek": _PLAIN,
     "deepseek_ref": _COMPRESSED,
     "deepseek_v3": _LATENT,
     "deepseek_v32": _LATENT,
     "deepseek_v4": _COMPRESSED,
+    "delta_net": _linear("delta"),
+    "diffllama": _family(newest.two_maps),
+    "dory": _family(loops.dory, attention_gate="values", head_bias=True),
     "distilbert": _BERT,
     "dots1": _QK_NORM,
     "dots3_note_text": _family(attention_gate="heads"),
@@ -119,10 +160,12 @@ DECODERS: Final[Mapping[str, Family]] = {
     "falcon_mamba": _family(
         read=decoder(mixers="R", alone=True), tied=True, bias=False, scan_norm=False
     ),
+    "gated_deltanet": _linear("gated_delta"),
     "gemma3n_text": _family(peculiar.layer_embeddings, tied=True, qk_norm=True, norms_per_layer=4),
     "gemma4_text": _family(
         peculiar.dense_beside_experts, tied=True, qk_norm=True, norms_per_layer=4
     ),
+    "gla": _linear("gla"),
     "glm": _family(peculiar.query_bias_where_said, bias=False),
     "glm4": _family(peculiar.query_bias_where_said, bias=False, norms_per_layer=4),
     "glm4_moe": _family(peculiar.glm4_moe, bias=False, router_bias=True),
@@ -144,11 +187,18 @@ DECODERS: Final[Mapping[str, Family]] = {
     "granitemoeshared": _PLAIN,
     "grok-2": _family(peculiar.dense_beside_routed, bias=False, norms_per_layer=4),
     "helium": _PLAIN,
+    "hgrn": _linear("hgrn"),
+    "hgrn2": _linear("hgrn2"),
+    "hrm_text": _family(loops.hrm, attention_gate="values", norm="nonparametric"),
+    "hunyuan": _family(newest.shared_keys, qk_norm=True),
     "hunyuan_v1_dense": _QK_NORM,
     "hunyuan_v1_moe": _QK_NORM,
     "hy_v3": _QK_NORM,
     "hy_v4": _family(attention_gate="values", attention_sinks=True),
+    "hymba": _family(hybrids.hymba, bias=False),
     "hyperclovax": _family(peculiar.norms_behind),
+    "inkling2_loop_text": _inkling2(loops.inkling_loop),
+    "inkling2_text": _inkling2(),
     "inkling_text": _family(peculiar.positions_in_attention, bias=False, qk_norm=True),
     "internlm": _family(peculiar.one_attention_bias, bias=False),
     "internlm2": _family(peculiar.one_attention_bias, bias=False),
@@ -158,10 +208,12 @@ DECODERS: Final[Mapping[str, Family]] = {
     "jet_nemotron": _family(peculiar.query_bias, bias=False, tied=True),
     "jetmoe": _family(peculiar.attention_experts, tied=True, bias=False),
     "jais2": _family(norm="layernorm", gated=False),
+    "kda": _linear("kda"),
     "kimi_k2": _LATENT,
     "kimi_linear": _KIMI,
     "kolibri1": _family(qk_norm=True, norms_per_layer=4),
     "laguna": _family(peculiar.gate_where_said, qk_norm=True, router_bias=True),
+    "lara_mini": _family(tied=True, qk_norm=True),
     "lfm2": _family(peculiar.adjusted_width, tied=True, qk_norm=True),
     "lfm2_moe": _family(tied=True, qk_norm=True),
     "lfm3": _family(peculiar.sandwich, tied=True, qk_norm=True),
@@ -177,7 +229,7 @@ DECODERS: Final[Mapping[str, Family]] = {
     "mbart": _BART,
     "mellum": _QK_NORM,
     "mimo": _family(peculiar.query_bias, bias=False),
-    "mimo_v2_flash": _family(attention_sinks=True),
+    "mimo_v2_flash": _family(newest.doubled_keys, attention_sinks=True),
     "minicpm": _family(tied=True),
     "minicpm3": _LATENT,
     "minimax": _PLAIN,
@@ -200,30 +252,54 @@ DECODERS: Final[Mapping[str, Family]] = {
         embedding_norm=True,
         head_transform=True,
     ),
+    "modernbert-decoder": _family(
+        newest.modern_bert_decoder,
+        read=encoders.modern_bert,
+        tied=True,
+        bias=False,
+        norm="layernorm_nobias",
+        embedding_norm=True,
+        head_transform=True,
+    ),
     "muse_glimmer_text": _family(attention_gate="values", norms_per_layer=4),
+    "muse_spark_text": _family(newest.gated_residuals, attention_gate="values"),
     "nanochat": _family(norm="nonparametric", gated=False),
-    "nemotron-nas": _family(peculiar.searched_blocks),
+    "nemotron-nas": _family(layer_widths.searched_blocks),
     "nemotron_h": _family(norms_per_layer=2, position="none"),
     "nllb-moe": _LANGUAGES,
     "olmo": _family(norm="nonparametric"),
     "olmo3": _family(qk_norm_full=True),
     "olmo_hybrid": _family(qk_norm_full=True, position="none"),
+    "openelm": _family(read=layer_widths.openelm, bias=False),
     "orion": _family(norm="layernorm"),
+    "ouro": _family(loops.ouro, norms_per_layer=4),
+    "PanguEmbedded": _family(peculiar.one_attention_bias, bias=False),
     "persimmon": _family(
         peculiar.all_biases, bias=False, norm="layernorm", gated=False, qk_norm=True
     ),
     "phi4_multimodal": _family(tied=True),
     "phi4mm": _family(),
     "phimoe": _family(peculiar.head_bias, norm="layernorm"),
+    "plamo": _family(newest.shared_heads, bias=False, norms_per_layer=1, parallel_block=True),
+    "plamo2": _family(hybrids.plamo2, bias=False, qk_norm_full=True, norms_per_layer=4),
+    "plamo3": _family(newest.plamo3, bias=False, qk_norm=True, norms_per_layer=4),
     "qwen": _family(read=own_names.qwen, bias=False),
     "qwen3_5_moe_text": _GATED_DELTA_EXPERTS,
     "qwen3_5_text": _GATED_DELTA,
     "qwen3_next": _GATED_DELTA_EXPERTS,
+    "qwen4_exp_text": _family(
+        newest.qwen4, qk_norm=True, attention_gate="values", shared_expert_gate=True
+    ),
     "recurrent_gemma": _family(peculiar.recurrent_gemma, tied=True, bias=False),
+    "retnet": _linear("retnet"),
     "roberta": _BERT,
+    "rwkv": _rwkv(linear.rwkv4),
+    "rwkv5": _rwkv(linear.rwkv6),
+    "rwkv6": _rwkv(linear.rwkv6),
     "rwkv7": _family(peculiar.rwkv7, read=decoder(mixers="R"), bias=False, norm="layernorm"),
     "seed_oss": _family(peculiar.query_bias, bias=False),
     "skywork": _PLAIN,
+    "solar": _PLAIN,
     "solar_open": _PLAIN,
     "starcoder2": _family(
         peculiar.every_bias, tied=True, bias=False, norm="layernorm", gated=False
@@ -232,17 +308,21 @@ DECODERS: Final[Mapping[str, Family]] = {
     "step3": _PLAIN,
     "step3p5": _family(qk_norm=True, attention_gate="heads"),
     "step3p7": _family(qk_norm=True, attention_gate="heads"),
+    "telechat": _family(newest.biased_output, bias=False),
     "vaultgemma": _family(tied=True),
     "youtu": _family(),
     "xglm": _family(read=own_names.xglm, tied=True, bias=False, position="none", **_COMPUTED),
     "xlm-roberta": _BERT,
     "xlstm": _family(peculiar.xlstm, read=decoder(mixers="R"), bias=False, position="none"),
     "xverse": _PLAIN,
+    "zamba": _family(hybrids.zamba, tied=True, bias=False, position="none"),
     "zamba2": _family(
         peculiar.zamba2, read=decoder(), tied=True, bias=False, position="none", scan_norm=True
     ),
+    "zaya": _family(hybrids.zaya, tied=True),
     "switch_transformers": _family(read=peculiar.switch, bias=False, position="none", tied=True),
     "t5": _family(read=peculiar.t5, bias=False, position="none", tied=True),
+    "t5gemma": _family(read=encoders.t5gemma, bias=False, norms_per_layer=4),
     "umt5": _family(read=peculiar.t5, bias=False, position="none"),
     "whisper": _family(
         read=peculiar.whisper,
@@ -269,6 +349,34 @@ ALIASES: Final[Mapping[str, str]] = {
     "aya_vision": "cohere2",
     "cohere2_vision": "cohere2",
     "codegen": "gptj",
+    "cohere_compass": "cohere2",
+    "cohere_compass_text": "cohere2",
+    "cosmos3_edge": "cosmos3_edge_text",
+    "deepseek_ocr2": "deepseek",
+    "deepseek_ocr2_text": "deepseek",
+    "diffusion_gemma": "gemma4_text",
+    "dots_ocr": "qwen2",
+    "emu3": "llama",
+    "emu3_text_model": "llama",
+    "granite4_vision": "granite",
+    "gritlm": "mistral",
+    "hunyuan_vl": "hunyuan_v1_dense",
+    "hunyuan_vl_text": "hunyuan_v1_dense",
+    "inkling2": "inkling2_text",
+    "inkling2_loop": "inkling2_loop_text",
+    "llada2_moe": "bailing_moe_v2",
+    "muse_spark": "muse_spark_text",
+    "paddleocr_vl": "ernie4_5",
+    "paddleocr_vl_text": "ernie4_5",
+    "qwen4_exp": "qwen4_exp_text",
+    "sdar": "qwen3",
+    "sdar_moe": "qwen3_moe",
+    "teleflm": "llama",
+    "telechat2": "telechat",
+    "RefinedWeb": "falcon",
+    "RefinedWebModel": "falcon",
+    "Yi": "llama",
+    "yi": "llama",
     "dots3_note": "dots3_note_text",
     "ernie4_5_moe_vl": "ernie4_5_vl_moe_text",
     "ernie4_5_vl_moe": "ernie4_5_vl_moe_text",

@@ -90,6 +90,44 @@ def bart(config: Config, architecture: Architecture) -> list[str]:
     ]
 
 
+def t5gemma(config: Config, architecture: Architecture) -> list[str]:
+    """T5Gemma (transformers, models/t5gemma): a Gemma 2 that attends to what another encodes.
+
+    The encoder has the heads and widths of the decoder in the balanced models; a file in which they
+    differ is told so. Windows of the encoder are read as the whole source.
+    """
+    decoder, encoder = config.section("decoder"), config.section("encoder")
+    heads = decoder.count(count_at("num_attention_heads"))
+    layers = decoder.count(layers_at("num_hidden_layers"))
+    assert layers is not None
+    listed = decoder.items("layer_types")
+    window = decoder.number("sliding_window", default=4096)
+    turns = ["sliding_attention", "full_attention"] * layers
+    kinds = list(turns[:layers] if listed is None else listed[:layers])
+    architecture |= {
+        "layers": layers,
+        "encoder_layers": encoder.count(layers_at("num_hidden_layers")),
+        "hidden": decoder.count(count_at("hidden_size")),
+        "vocab": decoder.count(rows_at("vocab_size")),
+        "heads": heads,
+        "kv_heads": decoder.number("num_key_value_heads", default=heads or 1, minimum=1),
+        "head_dim": decoder.number("head_dim", default=256, minimum=1),
+        "ffn": decoder.count(count_at("intermediate_size")),
+        "mixers": "".join("F" if kind == "full_attention" else "W" for kind in kinds),
+        "window": window,
+        "tied_embeddings": config.flag("tie_word_embeddings", True),
+    }
+    architecture["encoder_vocab"] = encoder.number("vocab_size", default=0)
+    config.value("vocab_size"), config.value("classifier_dropout_rate")
+    decoder.value("cross_attention_hidden_size"), decoder.flag("attention_bias", False)
+    decoder.flag("tie_word_embeddings", True)
+    return decoder.unknown() + [
+        f"encoder.{key}"
+        for key in ("hidden_size", "num_attention_heads", "intermediate_size", "head_dim")
+        if encoder.value(key)[1] not in (None, decoder.value(key)[1])
+    ]
+
+
 #: How a router is trained, and what becomes of tokens that an expert has no room for.
 _ROUTER = (
     *("expert_capacity", "router_bias", "router_type", "router_ignore_padding_tokens"),

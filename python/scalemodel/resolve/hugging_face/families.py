@@ -339,3 +339,11 @@ WRAPPERS: Final[Mapping[str, str]] = {
     "llama4": "llama4_text",
     "shieldgemma2": "gemma3_text",
 }
+
+#: Models whose file says by its version alone which language model they have
+#: (openbmb/MiniCPM-V-2_6, configuration_minicpm.py, and those of its relatives).
+_MINICPM: Final = {"2.0": "minicpm", "2.5": "llama", "2.6": "qwen2", "4": "llama", "4.0": "llama"}
+VERSIONED: Final[Mapping[str, Mapping[str, str]]] = {
+    "minicpmo": _MINICPM | {"4.5": "qwen3"},
+    "minicpmv": _MINICPM | {"4.5": "qwen3"},
+}

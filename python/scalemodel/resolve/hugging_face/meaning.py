@@ -39,6 +39,7 @@ _FFN = (
     "intermediate_size_mlp",
     "block_ff_dim",
 )
+_LATENT = ("moe_latent_size", "routed_expert_hidden_size", "moe_hidden_size")
 _MTP = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
 #: Activations between two matrices; all others gate one with another.
 _UNGATED = ("relu2", "xielu", "relu", "relu_squared")
@@ -152,7 +153,7 @@ def _experts(config: Config, architecture: Architecture) -> None:
         _number(config, *_SHARED_WIDTH),
     )
     shared = _number(config, *SHARED, default=1 if shared_width else 0)
-    latent = config.number("moe_latent_size", "routed_expert_hidden_size", default=0)
+    latent = config.number(*_LATENT, default=0)
     zero = config.number("zero_expert_num", "num_zero_experts", default=0)
     pattern = architecture.get("feed_forwards") or feed_forwards_of(config, layers)
     config.items("mlp_layer_types")
@@ -219,7 +220,7 @@ def _window(config: Config, architecture: Architecture) -> None:
     used = config.flag("use_sliding_window", True)
     config.number("max_window_layers", default=0)
     mixers = str(architecture.get("mixers") or "")
-    if not any(letter in mixers for letter in "WCH"):
+    if not any(letter in mixers for letter in "WCHp"):
         return
     architecture["window"] = (window or chunk) if used else 0
     for key, names in {
@@ -261,7 +262,7 @@ def _selected_keys(config: Config) -> int | None:
     blocks = config.number("index_topk_blocks", default=0)
     size = config.number("index_block_size", default=128, minimum=1)
     config.value("index_local_blocks")
-    return blocks * size if blocks else config.count(count_at("index_topk"))
+    return blocks * size if blocks else config.count(count_at("index_topk", "indexer_budget"))
 
 
 def _indexer(config: Config, architecture: Architecture) -> None:
@@ -279,8 +280,8 @@ def _indexer(config: Config, architecture: Architecture) -> None:
         }
     elif any(letter in mixers for letter in "ISC"):
         architecture |= {
-            "index_heads": config.count(count_at("index_n_heads")),
-            "index_dim": config.count(count_at("index_head_dim")),
+            "index_heads": config.count(count_at("index_n_heads", "indexer_n_heads")),
+            "index_dim": config.count(count_at("index_head_dim", "indexer_head_dim")),
             "index_topk": _selected_keys(config),
         }
     listed = config.items("compress_ratios")
@@ -334,7 +335,7 @@ def decoder(
         if alone:
             architecture["feed_forwards"] = "-"
         unknown = [] if alone else _attention(config, architecture)
-        if any(letter in str(architecture.get("mixers", "")) for letter in "RPZ"):
+        if any(letter in str(architecture.get("mixers", "")) for letter in "RPpZ"):
             recurrence_of(config, architecture)
         if alone:
             if "scan_heads" not in architecture:

@@ -2,8 +2,8 @@
 
 Both are texts of one letter per layer, as `DecoderShape` reads them: mixers F full attention, W
 with its window, I over keys that an indexer selects, S over those of the layer before, C and H over
-compressed keys, R recurrent, P attention beside a recurrent mixer, X over a source alone, - none;
-feed-forward blocks D dense, E experts, - none.
+compressed keys, R recurrent, P attention beside a recurrent mixer, p the same with its window, X
+over a source alone, - none; feed-forward blocks D dense, E experts, - none.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from scalemodel.resolve.hugging_face.reading import (
     malformed,
     rows_at,
 )
-from scalemodel.resolve.hugging_face.steps import Architecture
+from scalemodel.resolve.hugging_face.steps import Architecture, attends_alone
 
 
 def _whole(architecture: Architecture, name: str) -> int:
@@ -224,65 +224,6 @@ def runs_of_tokens(config: Config, architecture: Architecture) -> None:
     architecture["ngram_rows"] = ratio * _whole(architecture, "vocab")
 
 
-def searched_blocks(config: Config, architecture: Architecture) -> list[str]:
-    """Nemotron-NAS: every layer has a width of its own, or lacks a block.
-
-    Widths are read as their mean over the layers that have a block, in whole 64 for the sake of
-    tensor ranks, so that parameters and arithmetic agree in all, if not layer by layer. A matrix in
-    the place of a block, and keys and values of more heads than most layers have, count as a width
-    of as many parameters.
-    """
-    blocks = config.items("block_configs") or ()
-    layers, hidden = _whole(architecture, "layers"), _whole(architecture, "hidden")
-    if len(blocks) != layers:
-        raise malformed("block_configs", blocks, f"a list of {layers} tables, one per layer")
-    heads, size = _whole(architecture, "heads"), _whole(architecture, "head_dim")
-    mixers, feed_forwards, groups, widths = "", "", [], []
-    matrices = 0  # in the place of blocks
-    for block in blocks:
-        section = Config(block, "block_configs.")
-        attention, ffn = section.section("attention"), section.section("ffn")
-        linear = attention.flag("replace_with_linear", False)
-        lacks = attention.flag("no_op", False) or linear
-        matrices += linear
-        mixers += "-" if lacks else "F"
-        if not lacks:
-            groups.append(attention.number("n_heads_in_group", default=1, minimum=1))
-        if ffn.flag("replace_with_linear", False):
-            matrices += 1
-            feed_forwards += "-"
-            continue
-        if ffn.flag("no_op", False):
-            feed_forwards += "-"
-            continue
-        widths.append(_block_width(ffn, hidden))
-        feed_forwards += "D"
-    if not widths or not groups or any(heads % group for group in groups):
-        raise malformed("block_configs", blocks, "a list with some attention and some blocks")
-    usual = max(set(groups), key=groups.count)
-    further = sum(heads // group - heads // usual for group in groups) * size
-    total = sum(widths) + matrices * hidden / 3 + 2 * further / 3
-    architecture |= {
-        "mixers": mixers,
-        "feed_forwards": feed_forwards,
-        "kv_heads": heads // usual,
-        "ffn": 64 * max(1, round(total / len(widths) / 64)),
-    }
-    alike = len(set(widths)) == 1 and len(set(groups)) == 1 and not matrices
-    return [] if alike else ["block_configs (widths read as their mean)"]
-
-
-def _block_width(ffn: Config, hidden: int) -> int:
-    """Width of a block of Nemotron-NAS: two thirds of a multiple of the stream, in whole 256."""
-    stated = ffn.number("intermediate_size", default=0)
-    if stated:
-        return stated
-    name, multiple = ffn.value("ffn_mult")
-    if isinstance(multiple, bool) or not isinstance(multiple, (int, float)) or multiple <= 0:
-        raise malformed(name, multiple, "a number above 0")
-    return 256 * -(-int(2 * multiple * hidden / 3) // 256)
-
-
 def inner_norms(config: Config, architecture: Architecture) -> None:
     """BitNet: norms inside attention and the block, and gates however they are activated."""
     architecture |= {"norms_per_layer": 4, "gated": True}
@@ -313,6 +254,7 @@ def positions_in_attention(config: Config, architecture: Architecture) -> None:
 
     Both are left out: 0.05 % of the parameters.
     """
+    attends_alone(architecture)
     config.value("d_rel", "rel_extent"), config.value("conv_kernel_size", "number_of_conv_states")
 
 
@@ -363,7 +305,7 @@ def rwkv7(config: Config, architecture: Architecture) -> None:
     }
 
 
-def zamba2(config: Config, architecture: Architecture) -> None:
+def zamba2(config: Config, architecture: Architecture) -> list[str]:
     """Zamba2 (transformers, models/zamba2): Mamba-2 throughout, blocks of attention shared.
 
     A shared block reads the stream and the token embedding side by side; every layer that uses it
@@ -377,7 +319,6 @@ def zamba2(config: Config, architecture: Architecture) -> None:
     config.items("hybrid_layer_ids")
     config.number("attention_head_dim", default=0), config.value("kv_channels", "num_query_groups")
     config.flag("use_mem_eff_path", False), config.flag("use_long_context", False)
-    config.flag("add_bias_linear", False)
     architecture |= {
         "mixers": mixers.replace("P", "Z"),
         "feed_forwards": "".join("D" if letter == "P" else "-" for letter in mixers),
@@ -389,6 +330,7 @@ def zamba2(config: Config, architecture: Architecture) -> None:
         "shared_rank": rank,
         "shared_attention_rank": rank if attention else 0,
     }
+    return ["add_bias_linear"] if config.flag("add_bias_linear", False) else []
 
 
 def norms_behind(config: Config, architecture: Architecture) -> None:

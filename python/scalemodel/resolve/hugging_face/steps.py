@@ -55,6 +55,15 @@ def check_experts(architecture: Architecture) -> None:
         raise malformed("leading dense layers", dense, f"0 to the number of layers, {layers}")
 
 
+def attends_alone(architecture: Architecture) -> None:
+    """Layers that are called hybrid for the states of their convolutions have attention alone."""
+    mixers = str(architecture.get("mixers") or "").replace("P", "F")
+    if mixers:
+        architecture["mixers"] = mixers
+    for key in [key for key in architecture if key == "recurrence" or key.startswith("scan_")]:
+        del architecture[key]
+
+
 def four_times_hidden(config: Config, architecture: Architecture) -> None:
     """The MLP is four times as wide as the stream unless the config says else."""
     architecture.setdefault("ffn", 4 * _whole(architecture, "hidden"))

@@ -180,9 +180,13 @@ def _minimax_m3(tower: Config, outer: Config) -> Vision:
 
     transformers: models/minimax_m3_vl, whose count is 0.8656 billion parameters.
     """
-    merging = outer.section("img_token_compression_config")
+    merging = outer.section("img_token_compression_config", optional=True)
     merging.value("image_token_compression_method")
     width = outer.number("projector_hidden_size", default=0)
+    # transformers writes both numbers into the table of the tower.
+    frames = tower.number("temporal_patch_size", default=2, minimum=1)
+    merge = tower.number("spatial_merge_size", default=2, minimum=1)
+    outer.value("merged_hidden_size")
     biases = dict.fromkeys(("qkv_bias", "out_bias", "mlp_bias", "rotary", "entry_norm"), True)
     return (
         _common(tower, layers="num_hidden_layers", heads="num_attention_heads")
@@ -191,11 +195,11 @@ def _minimax_m3(tower: Config, outer: Config) -> Vision:
             "hidden": tower.count(count_at("hidden_size")),
             "ffn": tower.count(count_at("intermediate_size")),
             "norm": "layernorm",
-            "temporal_patch": merging.number("temporal_patch_size", default=2, minimum=1),
-            "merge": merging.number("spatial_merge_size", default=2, minimum=1),
+            "temporal_patch": merging.number("temporal_patch_size", default=frames, minimum=1),
+            "merge": merging.number("spatial_merge_size", default=merge, minimum=1),
             "patch_projector": width,
             "projector_inner": width,
-            "projector_bias": outer.flag("multimodal_projector_bias", False),
+            "projector_bias": outer.flag("multimodal_projector_bias", not merging.raw),
         }
     )
 
@@ -318,6 +322,7 @@ def _glm(tower: Config, outer: Config) -> Vision:
 _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "aya_vision": towers.gated_projector,
     "cohere2_vision": towers.gated_projector,
+    "cohere_compass": _qwen3,
     "ernie4_5_moe_vl": towers.ernie,
     "ernie4_5_vl_moe": towers.ernie,
     "exaone4_5": _qwen2_5,
@@ -353,6 +358,7 @@ _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "qwen3_vl": _qwen3,
     "qwen3_vl_moe": _qwen3,
     "qwen3_5": _qwen3,
+    "qwen4_exp": _qwen3,
     "qwen3_5_moe": _qwen3,
     "gemma3": _siglip,
     "shieldgemma2": _siglip,

@@ -64,16 +64,18 @@ def _check_encoder(plan: ServingPlan) -> None:
     )
 
 
+#: Kinds of recurrent mixer that no engine has a model of (the same registries).
+_OF_RESEARCH: Final = ("delta", "gla", "hgrn", "rwkv4", "rwkv6")
 #: Kinds of recurrent mixer, and families, that an engine has no model of. vLLM: none of its
 #: registry of models (vllm/model_executor/models/registry.py) is RWKV, xLSTM or JetMoE;
 #: TensorRT-LLM: those of its PyTorch backend that have a recurrent mixer are Nemotron-H, Granite 4,
 #: Qwen3-Next and Qwen3.5 (docs/source/models/supported-models.md).
 _LACKED: Final[Mapping[str, tuple[str, ...]]] = {
-    "vllm": ("jet", "jetmoe", "rg_lru", "rwkv7", "xlstm"),
-    "sglang": ("jetmoe", "rg_lru", "xlstm"),
+    "vllm": ("jet", "jetmoe", "rg_lru", "rwkv7", "xlstm", *_OF_RESEARCH),
+    "sglang": ("jetmoe", "rg_lru", "xlstm", *_OF_RESEARCH),
     "tensorrt_llm": (
         *("convolution", "jet", "jetmoe", "kimi_delta", "lightning", "mamba1"),
-        *("rg_lru", "rwkv7", "xlstm"),
+        *("rg_lru", "rwkv7", "xlstm", *_OF_RESEARCH),
     ),
 }
 
