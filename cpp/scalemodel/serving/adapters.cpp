@@ -31,10 +31,27 @@ double adapter_slices(const LayerOperator& op) noexcept {
   return std::max(1.0, static_cast<double>(op.parts.size()));
 }
 
+double widest_slice(const LayerOperator& op, double tp) noexcept {
+  double widest = op.parts.empty() ? op.local_columns(tp) : 0;
+  for (const ColumnPart& part : op.parts) widest = std::max(widest, op.local_columns(part, tp));
+  return widest;
+}
+
 double distinct_adapters(const Adapters& adapters, double requests) noexcept {
   const double count = adapters.count;
   const double met = count * (1 - std::pow(1 - 1 / count, requests));
   return std::clamp(met, 1.0, static_cast<double>(adapters.resident()));
+}
+
+AdapterBlocks adapter_blocks(double rows, double tokens, double rank, double slices,
+                             double widest) noexcept {
+  // Tiles of both kernels. A shrink splits its depth between blocks, to occupy the accelerator.
+  constexpr double kShrinkRows = 32, kShrinkColumns = 16, kExpandRows = 64, kExpandColumns = 128;
+  constexpr double kFewTokens = 128, kSplitOfFew = 64, kSplit = 8;
+  const double split = tokens < kFewTokens ? kSplitOfFew : kSplit;
+  return {
+      .shrink = split * slices * std::ceil(rows / kShrinkRows) * std::ceil(rank / kShrinkColumns),
+      .expand = slices * std::ceil(rows / kExpandRows) * std::ceil(widest / kExpandColumns)};
 }
 
 Bytes adapter_bytes(const Model& model, const Adapters& adapters, const ServingLayout& layout) {

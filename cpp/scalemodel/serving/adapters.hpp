@@ -46,9 +46,24 @@ bool adapted(const Adapters& adapters, const LayerOperator& op) noexcept;
 /// Matrices of a GEMM with an adapter each: queries, keys and values, a gate and an up projection.
 double adapter_slices(const LayerOperator& op) noexcept;
 
+/// Columns of the widest of those matrices on one of `tp` ranks.
+double widest_slice(const LayerOperator& op, double tp) noexcept;
+
 /// Distinct adapters among `requests`, each of which names one of `count` at random, at most as
 /// many as there are slots: count (1 - (1 - 1/count)^requests).
 double distinct_adapters(const Adapters& adapters, double requests) noexcept;
+
+/// Thread blocks of the two kernels of one GEMM's adapters.
+struct AdapterBlocks {
+  double shrink = 0, expand = 0;
+};
+
+/// Thread blocks that the kernels of vLLM launch for one adapter with `rows` of the `tokens` of a
+/// step: their grids span all tokens for every slot, and blocks that find none of their adapter
+/// exit (lora/ops/triton_ops/lora_shrink_op.py and lora_expand_op.py, 0.8;
+/// vllm-project/vllm#32317). `widest`: columns of the widest slice.
+AdapterBlocks adapter_blocks(double rows, double tokens, double rank, double slices,
+                             double widest) noexcept;
 
 /// Bytes of one adapter on the fullest rank, in 16 bits. Of a matrix split by columns every rank
 /// has all of A and its columns of B; split by depth, its rows of A and all of B.

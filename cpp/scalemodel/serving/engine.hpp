@@ -42,6 +42,8 @@ struct Engine {
   Seconds request_host;    ///< CPU overhead from arrival to the scheduler, and back with a token
   Seconds prompt_host;     ///< CPU overhead of a prompt in the step that computes it
   Seconds adapter_kernel;  ///< a shrink or an expand of low-rank adapters takes at least
+  Seconds adapter_block;   ///< a thread block of theirs keeps its multiprocessor so long
+  Seconds idle_adapter_block;  ///< and one that finds no tokens; 0: none is launched without
   // Facts.
   bool overlaps_host = false;   ///< a step is prepared while another runs, on one stage
   bool mixed_batches = true;    ///< prefill and decode share a step
@@ -133,6 +135,10 @@ struct RecordOf<Engine> {
             "CPU overhead per prompt in the step that computes it"),
       field("adapter_kernel_s", &T::adapter_kernel, 0, 1e-3,
             "least time of a shrink or an expand of low-rank adapters"),
+      field("adapter_block_s", &T::adapter_block, 0, 1e-4,
+            "multiprocessor time of a thread block of low-rank adapters"),
+      field("idle_adapter_block_s", &T::idle_adapter_block, 0, 1e-4,
+            "the same of one that finds no tokens; 0: none is launched without"),
       field("overlaps_host", &T::overlaps_host,
             "CPU overhead is hidden behind the accelerator, without pipeline stages"),
       field("mixed_batches", &T::mixed_batches, "mixed batches: prefill and decode share a step"),

@@ -315,7 +315,9 @@ class StepTimes {
   void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_elementwise(TokenCost& cost, const LayerOperator& op, double m, double ranks,
                        double written) const;
-  Seconds adapter_time(double m, double depth, double columns, double slices, double groups) const;
+  Seconds spread_over_multiprocessors(Seconds block) const noexcept;
+  Seconds adapter_time(double m, double depth, double columns, double slices, double groups,
+                       const AdapterBlocks& blocks) const;
   void add_adapters(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_expert_adapters(TokenCost& cost, const Unit& unit, double tokens) const;
   void add_routed(TokenCost& cost, const LayerKind& kind, double m, double tokens) const;

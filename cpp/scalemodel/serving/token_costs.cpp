@@ -111,33 +111,51 @@ void StepTimes::add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator&
       linear(Shared::kLinear, m / parts, columns, op.local_depth(layout_.tp), parts, quantised);
 }
 
+/// A thread block's share of the time of a kernel; none where an accelerator has other cores.
+Seconds StepTimes::spread_over_multiprocessors(Seconds block) const noexcept {
+  const int multiprocessors = cluster_.accelerator.multiprocessors;
+  return multiprocessors > 0 ? block / multiprocessors : Seconds{};
+}
+
 /// Shrink and expand of `m` tokens whose adapters are `groups` different ones: two kernels of
 /// grouped GEMMs, each group with weights of its own (SGMV: Punica, arXiv 2310.18547, section 4).
 /// Matrices that read one input have a slice of one shrink each. Expand adds to what the layer has
-/// written.
+/// written. `blocks`: thread blocks of all groups, where the engine's kernels have such.
 Seconds StepTimes::adapter_time(double m, double depth, double columns, double slices,
-                                double groups) const {
+                                double groups, const AdapterBlocks& blocks) const {
   const double rank = engine_.adapters.rank;
+  const Seconds block = spread_over_multiprocessors(engine_.adapter_block);
   const Seconds shrink = linear(Shared::kStorage, m / groups, slices * rank, depth, groups, false);
   const Seconds expand = linear(Shared::kStorage, m / groups, columns, rank, groups, false) +
                          Bytes{m * columns * kElement} / cluster_.accelerator.memory_bandwidth;
-  return max(shrink, engine_.adapter_kernel) + max(expand, engine_.adapter_kernel);
+  return max(max(shrink, blocks.shrink * block), engine_.adapter_kernel) +
+         max(max(expand, blocks.expand * block), engine_.adapter_kernel);
 }
 
-/// Adapters beside a GEMM, with those of the GEMMs that are multiplied with it.
+/// Adapters beside a GEMM, with those of the GEMMs that are multiplied with it. Blocks of all slots
+/// pass through the multiprocessors; those of adapters without tokens only take their turn.
 void StepTimes::add_adapters(TokenCost& cost, const Unit& unit, const LayerOperator& op,
                              double m) const {
   if (op.shares_input || !adapted(engine_.adapters, op)) return;
   double columns = op.local_columns(layout_.tp), slices = adapter_slices(op);
+  double widest = widest_slice(op, layout_.tp);
   const bool first =
       &op == &*std::ranges::find(unit.operators, OperatorKind::gemm, &LayerOperator::kind);
   for (const LayerOperator& other : unit.operators) {
     if (!first || !other.shares_input || !adapted(engine_.adapters, other)) continue;
     columns += other.local_columns(layout_.tp);
     slices += adapter_slices(other);
+    widest = std::max(widest, widest_slice(other, layout_.tp));
   }
-  cost.linear += adapter_time(m, op.local_depth(layout_.tp), columns, slices,
-                              distinct_adapters(engine_.adapters, m));
+  const Adapters& adapters = engine_.adapters;
+  const double groups = distinct_adapters(adapters, m);
+  AdapterBlocks busy = adapter_blocks(m / groups, m, adapters.rank, slices, widest);
+  busy = {.shrink = groups * busy.shrink, .expand = groups * busy.expand};
+  cost.linear += adapter_time(m, op.local_depth(layout_.tp), columns, slices, groups, busy);
+  const AdapterBlocks slot = adapter_blocks(m, m, adapters.rank, slices, widest);
+  const double launched = adapters.resident() * (slot.shrink + slot.expand);
+  const double idle = std::max(0.0, launched - busy.shrink - busy.expand);
+  cost.linear += idle * spread_over_multiprocessors(engine_.idle_adapter_block);
 }
 
 /// Adapters of experts: the copies of a token that an expert receives are grouped by adapter too.
@@ -152,7 +170,7 @@ void StepTimes::add_expert_adapters(TokenCost& cost, const Unit& unit, double to
     const bool deep = op.cut == Cut::depth;
     cost.experts +=
         adapter_time(pairs, deep ? op.depth / split : op.depth,
-                     deep ? op.columns : op.columns / split, adapter_slices(op), groups);
+                     deep ? op.columns : op.columns / split, adapter_slices(op), groups, {});
   }
 }
 

@@ -51,6 +51,50 @@ TEST_CASE("requests meet as many adapters as there are, slots and chance allow")
   CHECK(distinct_adapters(adapters(64, 16, 8), 1e4) == 8);
 }
 
+TEST_CASE("by hand: thread blocks of the adapters of a GEMM") {
+  // 67 of 67 tokens, three slices of at most 4096 columns: three tiles of rows, 64 parts of depth.
+  const AdapterBlocks slot = adapter_blocks(67, 67, 16, 3, 4096);
+  CHECK(slot.shrink == 3 * 64 * 3);
+  CHECK(slot.expand == 3 * 2 * 32);
+  // One of them: one tile each. Of many tokens the depth is split less; a rank of 24 takes two
+  // tiles.
+  CHECK(adapter_blocks(1, 67, 16, 3, 4096).shrink == 3 * 64);
+  CHECK(adapter_blocks(1, 67, 16, 3, 4096).expand == 3 * 32);
+  CHECK(adapter_blocks(128, 128, 24, 1, 100).shrink == 8 * 4 * 2);
+  CHECK(adapter_blocks(128, 128, 24, 1, 100).expand == 2);
+}
+
+TEST_CASE("the widest slice is that of queries, or half of a gate and an up projection") {
+  const Model model = make_decoder(dense_7b_shape());
+  double widest = 0, columns = 0;
+  for (const Unit& unit : model.kinds.front().units) {
+    for (const LayerOperator& op : unit.operators) {
+      if (op.kind != OperatorKind::gemm || !op.is_gate_and_up()) continue;
+      widest = widest_slice(op, 2);
+      columns = op.local_columns(2);
+    }
+  }
+  CHECK(widest == Approx(11008.0 / 2));
+  CHECK(columns == Approx(11008.0));
+}
+
+TEST_CASE("blocks without tokens cost time with the slots, and only where they are launched") {
+  const auto step = [](int slots, Seconds idle) {
+    Engine engine = reference_engine();
+    engine.adapters = adapters(slots, 16);
+    engine.idle_adapter_block = idle;
+    Cluster cluster = reference_cluster(8);
+    cluster.accelerator.multiprocessors = 100;
+    const StepTimes times{
+        make_decoder(dense_7b_shape()), cluster, engine, reference_kernels(), {}, 1};
+    return times.total(decoded_with(1));
+  };
+  const Seconds few = step(8, 1 * unit::us) - step(8, Seconds{});
+  const Seconds many = step(64, 1 * unit::us) - step(64, Seconds{});
+  CHECK(few > Seconds{});
+  CHECK(many / few == Approx(63.0 / 7));  // all but the one that is asked for
+}
+
 TEST_CASE(
     "slots are filled before the cache; the load of an absent adapter crosses the host link") {
   const Model model = make_decoder(dense_7b_shape());
