@@ -74,8 +74,9 @@ class LayerBuilder {
   }
 
   /// y[m,n] = x[m,k] w[k,n]: forward, dx = dy w' and dw = x' dy, the last accumulated into the
-  /// gradient buffer (read and written). Narrow formats quantise x and dy once, in
-  /// the layouts of both GEMMs that read them.
+  /// gradient buffer (read and written). Narrow formats quantise x and dy once, in the layouts of
+  /// both GEMMs that read them; beside frozen weights one does (NVIDIA/TransformerEngine,
+  /// pytorch/module/linear.py: columnwise usage where the weight requires a gradient).
   void linear(std::string_view name, double m, double n, double k, const LinearOptions& options) {
     const double element = operand_bytes(conditions_.storage);
     const GemmTimer& timer = *options.timer;
@@ -91,7 +92,7 @@ class LayerBuilder {
       const double rounds = pieces > 1 ? pieces / beside : options.batch / together;
       return rounds *
              timer.time({rows / pieces, columns, depth, beside, output_bytes, quantised, transposed,
-                         taps}) /
+                         taps, options.frozen}) /
              efficiency;
     };
     const Seconds forward = gemm_time(m, n, k, element, options.fused, false, options.pieces);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scalemodel/costs/context_passes.hpp"
 #include "scalemodel/costs/host_calls.hpp"
 #include "scalemodel/costs/layer_builder.hpp"
 #include "scalemodel/costs/layer_memory.hpp"
@@ -160,27 +161,6 @@ void add_scan_exchange(Phase& forward, Phase& backward, LayerBuilder& builder,
   backward.cp += time;
 }
 
-/// Ring of PyTorch (torch/distributed/tensor/experimental/_attention.py, 2024 to 2025): blocks are
-/// merged, and gradients added up, in FP32 by passes beside the kernel, one each where they are
-/// compiled. Values of the output's width o and of keys and values w, e bytes each. Forward, a
-/// block is added to the sum (8 + e, the first written 4 + e), keys and values are joined to be
-/// sent (2 e w), and the sum is cast (4 + e). Backward likewise the query's gradient, and what came
-/// in of keys and values is added to and joined again (8 + e). Of a rank that attends to all
-/// blocks.
-void add_ring_passes(LayerBuilder& builder, const LayerLayout& layout, const LocalSizes& size,
-                     const Conditions& conditions, const Cluster& cluster) {
-  if (!conditions.stack.repeated_kv || layout.context != ContextParallel::ring) return;
-  const double e = size.element, wide = 4, later = layout.cp - 1;
-  const double q = size.queries, o = size.outputs, w = size.queries + size.outputs;
-  const double joined = 2 * e * w, added = 2 * wide + e, cast = wide + e;
-  const double forward = 2 * cast * o + later * (added * o + joined);
-  const double backward = 2 * cast * (q + w) + later * (added * (q + w) + joined);
-  const double exchanged = layout.packs.exchange * size.tokens;
-  const int kernels = 2 * layout.cp;
-  builder.elementwise("ring_merge", Bytes{exchanged * forward}, Bytes{exchanged * backward},
-                      cluster.accelerator.elementwise.add_fraction, kernels, kernels + layout.cp);
-}
-
 /// Context-parallel exchange of keys and values (or of heads, all-to-all).
 void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
                           const LayerLayout& layout, const LocalSizes& size,
@@ -228,7 +208,7 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
       break;
     }
     case ContextParallel::all_to_all: {
-      const Bytes sent{exchanged * size.resharded * size.element};
+      const Bytes sent{exchanged * size.resharded * exchanged_bytes(size, conditions)};
       total_forward = run(Collective::all_to_all, sent, 1, 1);
       total_backward = total_forward;
       f = {total_forward, Seconds{}};
@@ -406,7 +386,7 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   }
   add_gather_copies(builder, model, kind, layout, size, conditions, cluster);
   if (layout.cp > 1 && kind.attention.present()) {
-    add_ring_passes(builder, layout, size, conditions, cluster);
+    add_context_passes(builder, layout, size, conditions, cluster);
   }
   add_host_calls(builder, kind, layout, conditions, reduced_blocks(kind, layout.sequence_parallel));
 

@@ -50,7 +50,9 @@ inline double add_adapter(LayerBuilder& builder, const Conditions& conditions,
 }
 
 /// Norms, as bytes per element of the residual stream. Fused: x in, y out; backward x, dy in, dx
-/// out, and x, dy in once more for the gradients of scale and shift. Unfused: counted from eager
+/// out, and x, dy in once more for the gradients of scale and shift, unless the kernel of dx adds
+/// up their parts, too (NVIDIA/TransformerEngine, common/normalization/rmsnorm/
+/// rmsnorm_bwd_kernels.cuh and layernorm/ln_bwd_kernels.cuh). Unfused: counted from eager
 /// kernels at two bytes an element. Forward: square 2, mean 1, scale 2, cast to FP32 3 and back 3,
 /// weight 2. Backward: of the weight 2 + 4, of the casts 3 + 3, of the scale 2 + 4, of mean and
 /// square 2 + 2, and the sum of both branches 3.
@@ -59,12 +61,18 @@ struct NormPasses {
   int forward_kernels, backward_kernels;
 };
 inline constexpr NormPasses kFusedNorm{2, 5, 1, 2};
+inline constexpr NormPasses kJointNorm{2, 3, 1, 2};
 inline constexpr NormPasses kUnfusedNorm{13, 25, 6, 12};
+
+inline NormPasses norm_passes(const Conditions& conditions) {
+  if (!conditions.fused_norm) return kUnfusedNorm;
+  return conditions.stack.joint_norm_gradients ? kJointNorm : kFusedNorm;
+}
 
 /// `norms` norms over `stream` bytes each.
 inline void add_norm(LayerBuilder& builder, const Conditions& conditions, const Cluster& cluster,
                      std::string_view name, int norms, Bytes stream) {
-  const NormPasses passes = conditions.fused_norm ? kFusedNorm : kUnfusedNorm;
+  const NormPasses passes = norm_passes(conditions);
   builder.elementwise(name, norms * passes.forward * stream, norms * passes.backward * stream,
                       cluster.accelerator.elementwise.norm_fraction, norms * passes.forward_kernels,
                       norms * passes.backward_kernels);
@@ -77,7 +85,7 @@ inline void add_norm(LayerBuilder& builder, const Conditions& conditions, const 
 inline void add_head_norm(LayerBuilder& builder, const Conditions& conditions,
                           const Cluster& cluster, std::string_view name, Bytes normed) {
   if (conditions.stack.fused_rope) return;
-  const NormPasses passes = conditions.fused_norm ? kFusedNorm : kUnfusedNorm;
+  const NormPasses passes = norm_passes(conditions);
   builder.elementwise(name, passes.forward * normed, passes.backward * normed,
                       cluster.accelerator.elementwise.norm_fraction, 2 * passes.forward_kernels,
                       2 * passes.backward_kernels);

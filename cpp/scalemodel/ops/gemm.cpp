@@ -210,10 +210,13 @@ Seconds GemmTimer::tiled(const GemmShape& shape, Bytes bytes) const noexcept {
   }
   const double ramp = constants_.memory_ramp.base();
   if (ramp > 0) moving += ramp * (1 - std::exp(-moving / ramp));
+  // Read in 16 bits and written twice, or once.
+  const double b = format_.activation_bytes;
+  const double written = shape.one_way ? (2 + b) / (2 + 2 * b) : 1;
   const double quantise = shape.quantised
                               ? 0
-                              : constants_.quantise_passes * shape.batch * shape.m * shape.k *
-                                    (2 + format_.activation_bytes) / memory_bandwidth_.base();
+                              : written * constants_.quantise_passes * shape.batch * shape.m *
+                                    shape.k * (2 + b) / memory_bandwidth_.base();
   const Seconds device = constants_.launch + Seconds{quantise} +
                          Seconds{smooth_max(best / efficiency, moving, constants_.blend)};
   return max(device, constants_.host_floor);

@@ -19,6 +19,7 @@ struct GemmShape {
   bool quantised = false;   ///< A is in the narrow format already
   bool transposed = false;  ///< both operands lie in rows of m and n values, as in x' dy
   double taps = 1;          ///< of a convolution: places of A where a value stands, stored once
+  bool one_way = false;     ///< A is quantised for this GEMM alone, not transposed for another
 
   constexpr Flop flop() const { return Flop{2 * batch * m * n * k}; }
   bool operator==(const GemmShape&) const = default;

@@ -60,10 +60,11 @@ struct KernelEfficiency {
 struct KernelFusion {
   AttentionKernel attention = AttentionKernel::flash2;
   bool fused_norm = true, fused_activation = true, fused_rope = true, fused_loss = false;
-  bool fused_accumulation = true;  ///< weight gradients add up inside their GEMMs
-  bool split_gate = false;         ///< gate and up are GEMMs of their own
-  bool fp8_attention = false;      ///< narrow runs multiply queries, keys and values in FP8 too
-  bool row_scales = false;         ///< narrow formats have a scale per row, not per tensor
+  bool joint_norm_gradients = false;  ///< one kernel returns both gradients of a norm
+  bool fused_accumulation = true;     ///< weight gradients add up inside their GEMMs
+  bool split_gate = false;            ///< gate and up are GEMMs of their own
+  bool fp8_attention = false;         ///< narrow runs multiply queries, keys and values in FP8 too
+  bool row_scales = false;            ///< narrow formats have a scale per row, not per tensor
   bool dropout = false;
   bool rope_by_document = false;  ///< rotary embedding of packs, one document after another
   bool deterministic = false;     ///< no kernel whose sums depend on who comes first
@@ -184,6 +185,8 @@ struct RecordOf<Stack> {
       field<T>("selective_modules", &T::selective_modules,
                "modules that selective recomputation repeats, instead of `selective`"),
       field<T>("fused_norm", &T::fused_norm, "norms in one kernel"),
+      field<T>("joint_norm_gradients", &T::joint_norm_gradients,
+               "gradients of a fused norm's input and scale in one kernel"),
       field<T>("fused_activation", &T::fused_activation, "activations in one kernel"),
       field<T>("fused_rope", &T::fused_rope, "rotary embedding in one kernel"),
       field<T>("fused_loss", &T::fused_loss, "cross-entropy in one kernel"),

@@ -15,6 +15,8 @@ from scalemodel.validation.rows import Row, states
 _STATED_FACTS: tuple[tuple[str, str, bool, bool], ...] = (
     (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_dispatch", True, True),
     (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_between", True, True),
+    (r"dispatcher\W*all[-_ ]?to[-_ ]?all\b", "deduplicated_dispatch", False, False),
+    (r"dispatcher\W*all[-_ ]?to[-_ ]?all\b", "deduplicated_between", False, False),
     (r"\ba2a_overlap\b", "overlap_ep_between", True, True),
     (r"grouped[-_ ]?(gemm|mm|mlp)", "grouped_launch", True, True),
     (r"grouped[-_ ]?(gemm|mm)\s*=\s*(false|no)\b", "sequential_experts", True, False),

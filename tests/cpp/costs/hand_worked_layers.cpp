@@ -5,6 +5,7 @@
 
 #include "scalemodel/costs/layer_cost.hpp"
 #include "scalemodel/costs/layer_memory.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
@@ -98,7 +99,7 @@ TEST_CASE("by hand: PyTorch's ring carries every query head and adds up in FP32"
   stack.repeated_kv = true;
   const Tables tables = tables_of(testing::grouped_70b_shape(), s, stack, task);
   const double q = 8192, w = 2 * q, tokens = 8192;
-  CHECK(operator_of(tables, s, "ring_merge").bytes.base() ==
+  CHECK(operator_of(tables, s, "context_passes").bytes.base() ==
         Approx(tokens * (12 * q + 3 * (10 * q + 4 * w))));
   const auto exchanged = [&](const Tables& of) {
     return operator_of(of, s, "context_parallel").bytes.base();
@@ -107,6 +108,86 @@ TEST_CASE("by hand: PyTorch's ring carries every query head and adds up in FP32"
   CHECK(exchanged(tables) == Approx(8 * exchanged(plain)));
   CHECK(cell_of(tables, s).layers[0].working > cell_of(plain, s).layers[0].working);
   CHECK(cell_of(tables, s).layers[0].forward.total() > cell_of(plain, s).layers[0].forward.total());
+}
+
+TEST_CASE("by hand: what the last of four context ranks moves beside its attention") {
+  // 64 query heads of 128 on eight keys: q = o = 8192, w = 2048, 8,192 tokens of two bytes a value.
+  // Ring, forward: w joined, the first output scaled, three added. Backward: w copied, one query
+  // gradient copied and three added, one half of w copied, two halves and a whole added.
+  const Task task = testing::training(64, 32768);
+  Strategy s = testing::degrees(1, 1, 4);
+  const double q = 8192, w = 2048, bytes = 8192 * 2.0;
+  const auto passes = [&](ContextParallel context, const Stack& stack) {
+    s.context = context;
+    return operator_of(tables_of(testing::grouped_70b_shape(), s, stack, task), s,
+                       "context_passes");
+  };
+  Stack stack = testing::plain_sum_stack();
+  stack.attention = AttentionKernel::flash3;
+  const Accelerator& a = testing::reference_cluster(64).accelerator;
+  const double rate = a.elementwise.add_fraction * stack.memory_efficiency;
+  const OperatorCost ring = passes(ContextParallel::ring, stack);
+  CHECK(ring.bytes.base() == Approx(bytes * (2 * w + 11 * q)));
+  CHECK(ring.backward.base() ==
+        Approx(memory_time(Bytes{bytes * (9 * w + 11 * q)}, rate, a).base()));
+  // Heads for tokens: what is sent and what came is copied once, either way.
+  CHECK(passes(ContextParallel::all_to_all, stack).bytes.base() == Approx(bytes * 4 * (2 * q + w)));
+}
+
+TEST_CASE("by hand: FP8 attention exchanges heads in one byte a value") {
+  Task task = testing::training(64, 32768);
+  task.precision = Precision::fp8;
+  Strategy s = testing::degrees(1, 1, 4);
+  s.context = ContextParallel::all_to_all;
+  const auto exchanged = [&](bool narrow) {
+    Stack stack = testing::plain_sum_stack();
+    stack.attention = AttentionKernel::flash3;
+    stack.fp8_attention = narrow;
+    const Tables tables = tables_of(testing::grouped_70b_shape(), s, stack, task);
+    const CellMessages messages = tables.messages(s);
+    for (const Message& message : messages.layers[0]) {
+      if (message.communicator == Communicator::cp) return message.size.base();
+    }
+    return 0.0;
+  };
+  CHECK(exchanged(false) == Approx(8192 * (2 * 8192 + 2048) * 2.0));
+  CHECK(exchanged(true) == Approx(8192 * (2 * 8192 + 2048) * 1.0));
+}
+
+TEST_CASE("by hand: beside frozen weights FP8 writes what it quantises once, not twice") {
+  // Of 2 bytes read and one written twice, one is not written: a quarter of that time.
+  Task task = testing::training(64, 4096);
+  task.precision = Precision::fp8;
+  const Strategy s = testing::degrees(1);
+  const Stack stack = testing::plain_sum_stack();
+  const auto forward = [&] {
+    return operator_of(tables_of(testing::dense_7b_shape(), s, stack, task), s, "attention_out")
+        .forward.base();
+  };
+  const GemmTimer timer(testing::reference_cluster(64).accelerator, Precision::fp8);
+  GemmShape shape{4096, 4096, 4096};
+  const double both = timer.time(shape).base();
+  shape.quantised = true;
+  const double none = timer.time(shape).base();
+  CHECK(both > none);
+  const double trained = forward();
+  task.method = Method::lora;
+  CHECK(trained - forward() == Approx((both - none) / 4 / stack.gemm_efficiency));
+}
+
+TEST_CASE("by hand: one kernel for both gradients of a norm reads its input once") {
+  const Strategy s = testing::degrees(1);
+  Stack stack = testing::plain_sum_stack();
+  const Accelerator& a = testing::reference_cluster(64).accelerator;
+  const auto backward = [&] {
+    return operator_of(tables_of(testing::dense_7b_shape(), s, stack), s, "norm").backward.base();
+  };
+  const double rate = a.elementwise.norm_fraction * stack.memory_efficiency;
+  const Bytes stream{4096 * 4096 * 2.0};
+  const double second = a.elementwise.launch.base();
+  CHECK(backward() == Approx(memory_time(5 * stream, rate, a).base() + second));
+  stack.joint_norm_gradients = true;
+  CHECK(backward() == Approx(memory_time(3 * stream, rate, a).base() + second));
 }
 
 TEST_CASE("by hand: what a gated layer keeps of a token") {

@@ -30,6 +30,17 @@ void for_shapes(Visit&& visit) {
   }
 }
 
+TEST_CASE("quantising for one GEMM writes a narrow operand once, not twice") {
+  const GemmTimer narrow(testing::reference_accelerator(), Precision::fp8);
+  const GemmShape both{8192, 8192, 8192};
+  GemmShape one = both, none = both;
+  one.one_way = true;
+  none.quantised = true;
+  const Seconds whole = narrow.time(both) - narrow.time(none);
+  CHECK(whole > Seconds{});
+  CHECK(testing::about_equal(narrow.time(one) - narrow.time(none), 0.75 * whole));
+}
+
 TEST_CASE("no GEMM beats the roofline") {
   Accelerator a = testing::reference_accelerator();
   for (const bool tiled : {false, true}) {

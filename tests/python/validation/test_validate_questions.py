@@ -351,6 +351,21 @@ def test_a_format_may_say_what_its_scales_are_of() -> None:
     assert "row_scales" not in dict(asked(precision="fp8", other_flags="rowwise_adagrad").facts)
 
 
+def test_a_plain_exchange_of_experts_may_be_stated() -> None:
+    for text in ("dispatcher=alltoall", "moe_dispatcher=all-to-all; moe_flex_backend=deepep"):
+        facts = dict(asked(other_flags=text).facts)
+        assert facts["deduplicated_dispatch"] is facts["deduplicated_between"] is False, text
+    assert dict(asked(other_flags="dispatcher=hybridep").facts)["deduplicated_dispatch"] is True
+    assert "deduplicated_dispatch" not in dict(asked(other_flags="EP all-to-all").facts)
+
+
+def test_heads_are_exchanged_where_the_recipe_says_so() -> None:
+    run = {"year": "2025", "framework": "NGC PyTorch 25.04, NeMo 25.04", "task": "LoRA (MLPerf)"}
+    run |= {"cp": "8", "dp": "1", "n_gpus": "8", "tp": "1", "pp": "1", "global_batch": "8"}
+    assert dict(asked(**run, gpu="B200").strategy)["context"] == "all_to_all"
+    assert "context" not in dict(asked(**run, gpu="H200-141GB").strategy)
+
+
 def test_dropout_may_be_stated() -> None:
     assert dict(asked(other_flags="dropout=0.1").facts)["dropout"] is True
     assert "dropout" not in dict(asked(other_flags="dropout=0.0").facts)
