@@ -2361,7 +2361,7 @@ class DecoderShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', attention_experts: bool = False, shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, scan_full_decay: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, clamped_activation: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, ngram_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0, kv_shared_ffn: int = 0, shared_blocks: int = 0, shared_rank: int = 0, shared_attention_rank: int = 0, bidirectional: bool = False, head_transform: bool = False, encoder_layers: int = 0, encoder_positions: int = 0, encoder_channels: int = 0, encoder_stride: int = 1, encoder_moe_every: int = 0) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', attention_experts: bool = False, shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, scan_full_decay: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, clamped_activation: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, expert_groups: int = 0, groups_per_token: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, ngram_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0, kv_shared_ffn: int = 0, shared_blocks: int = 0, shared_rank: int = 0, shared_attention_rank: int = 0, bidirectional: bool = False, head_transform: bool = False, encoder_layers: int = 0, encoder_positions: int = 0, encoder_channels: int = 0, encoder_stride: int = 1, encoder_moe_every: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2456,6 +2456,11 @@ class DecoderShape:
         width of a routed expert; 0 = ffn
         """
     @property
+    def expert_groups(self) -> int:
+        """
+        groups that routed experts are divided into; 0 = none
+        """
+    @property
     def expert_latent(self) -> int:
         """
         width that routed experts read and write; 0 = hidden
@@ -2499,6 +2504,11 @@ class DecoderShape:
     def gated(self) -> bool:
         """
         three matrices instead of two
+        """
+    @property
+    def groups_per_token(self) -> int:
+        """
+        groups in which all experts of a token lie
         """
     @property
     def head_bias(self) -> bool:
@@ -3403,7 +3413,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, host_computes: bool = False, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, graphed_attention: bool = True, graphed_scans: bool = True, graphed_routing: bool = True, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, rope_by_document: bool = False, deterministic: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, biased_gradient_slowdown: float = 1.0, sequential_experts: bool = False, batch_first: bool = False, narrow_gather: bool = False, exchange_by_document: bool = False, repeated_kv: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, narrow_weights: bool = False, master_remainders: bool = False, update_copies_gradients: bool = False, update_copies_moments: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, module_operations: float = 0.0, collective_operations: float = 0.0, update_launches: float = 1.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, host_computes: bool = False, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, fused_mixer: bool = True, autocast: bool = False, cuda_graphs: bool = False, graphed_attention: bool = True, graphed_scans: bool = True, graphed_routing: bool = True, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, rope_by_document: bool = False, deterministic: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, biased_gradient_slowdown: float = 1.0, sequential_experts: bool = False, weighted_activation: bool = False, narrow_dispatch: bool = False, batch_first: bool = False, narrow_gather: bool = False, exchange_by_document: bool = False, repeated_kv: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, narrow_weights: bool = False, narrow_activations: bool = False, master_remainders: bool = False, update_copies_gradients: bool = False, update_copies_moments: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, module_operations: float = 0.0, collective_operations: float = 0.0, update_launches: float = 1.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3548,6 +3558,11 @@ class Stack:
         cross-entropy in one kernel
         """
     @property
+    def fused_mixer(self) -> bool:
+        """
+        norm and output projection of a state space computed again inside its scan
+        """
+    @property
     def fused_norm(self) -> bool:
         """
         norms in one kernel
@@ -3641,6 +3656,16 @@ class Stack:
     def module_operations(self) -> float:
         """
         CPU overhead of a module each way, in operations of the framework
+        """
+    @property
+    def narrow_activations(self) -> bool:
+        """
+        what activation functions read is saved for backward in the narrow format
+        """
+    @property
+    def narrow_dispatch(self) -> bool:
+        """
+        tokens go to experts in the narrow format, gradients of their outputs likewise
         """
     @property
     def narrow_gather(self) -> bool:
@@ -3806,6 +3831,11 @@ class Stack:
     def vocab_multiple(self) -> int:
         """
         columns of the head on a tensor rank are padded to a multiple of this
+        """
+    @property
+    def weighted_activation(self) -> bool:
+        """
+        the router's weights multiply activations, not the outputs of experts
         """
     @property
     def whole_logits(self) -> bool:

@@ -21,12 +21,16 @@ struct FeedForwardShape {
   int shared_width = 0;  ///< all shared experts together
   int latent = 0;        ///< width that routed experts read and write; 0: that of the stream
   int zero_experts = 0;  ///< that pass tokens on as they are, beside `experts`
+  int groups = 0;        ///< of experts, of which a token visits `groups_per_token`; 0: any expert
+  int groups_per_token = 0;
 
   bool present() const { return width > 0; }
   bool routed() const { return experts > 0; }
   int matrices() const { return gated ? 3 : 2; }
   /// Values of a token that go to its experts and come back.
   int expert_width(int hidden) const { return latent > 0 ? latent : hidden; }
+  /// Share of the ranks among which a token's experts lie, groups being whole ranks.
+  double reach() const { return groups > 0 ? static_cast<double>(groups_per_token) / groups : 1; }
   bool operator==(const FeedForwardShape&) const = default;
 };
 
