@@ -29,8 +29,6 @@ struct FeedForwardShape {
   int matrices() const { return gated ? 3 : 2; }
   /// Values of a token that go to its experts and come back.
   int expert_width(int hidden) const { return latent > 0 ? latent : hidden; }
-  /// Share of the ranks among which a token's experts lie, groups being whole ranks.
-  double reach() const { return groups > 0 ? static_cast<double>(groups_per_token) / groups : 1; }
   bool operator==(const FeedForwardShape&) const = default;
 };
 

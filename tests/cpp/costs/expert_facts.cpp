@@ -1,5 +1,7 @@
 // What stacks save of routed layers, of multi-token prediction and behind scans, and what they
 // send.
+#include <cmath>
+
 #include "scalemodel/costs/layer_cost.hpp"
 #include "scalemodel/costs/operator_cost.hpp"
 #include "support.hpp"
@@ -106,6 +108,23 @@ TEST_CASE("by hand: a token whose experts lie in few groups reaches few nodes") 
         (dispatched_copies(k, 4, true) / dispatched_copies(k, 8, true) - 0.01) * anywhere);
   c.shape.groups_per_token = 8;
   CHECK(about_equal(cell_of(c).layers[kExperts].forward.ep, anywhere));
+}
+
+TEST_CASE("by hand: a node that holds two groups is missed by tokens that visit neither") {
+  Case c;
+  c.strategy = testing::degrees(1, 1, 1, 32);  // four nodes
+  c.stack.deduplicated_between = true;
+  const Seconds anywhere = cell_of(c).layers[kExperts].forward.ep;
+  c.shape.expert_groups = 8;
+  c.shape.groups_per_token = 4;
+  const Seconds limited = cell_of(c).layers[kExperts].forward.ep;
+  // None, one or two of its groups are among four of eight: 15, 40 and 15 of 70 ways.
+  const int k = c.shape.experts_per_token;
+  const double missed = (15 + 40 * std::pow(0.75, k) + 15 * std::pow(0.5, k)) / 70;
+  const double share = 4 * (1 - missed) / dispatched_copies(k, 4, true);
+  CHECK(limited / anywhere == testing::Approx(share).epsilon(0.02));
+  c.shape.groups_per_token = 8;  // all of them
+  CHECK(cell_of(c).layers[kExperts].forward.ep < 1.02 * anywhere);
 }
 
 TEST_CASE("groups of experts are some of those that there are") {
