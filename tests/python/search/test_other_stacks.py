@@ -32,6 +32,8 @@ def test_a_stack_that_sends_a_token_once_a_node_is_named() -> None:
 
 def test_named_stacks_and_dense_models_have_no_other() -> None:
     assert _ranking(stack="hai_llm_2024").other_stack is None
-    dense = sm.search("llama3_8b", sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=8192), top=2)
+    dense = sm.search(
+        "llama3_8b", sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=8192), top=2
+    )
     assert dense.other_stack is None
     assert fastest_other_stack([]) is None
