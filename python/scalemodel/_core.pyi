@@ -2471,6 +2471,11 @@ class DecoderShape:
         width of a routed expert; 0 = ffn
         """
     @property
+    def expert_groups(self) -> int:
+        """
+        groups that routed experts are divided into; 0 = none
+        """
+    @property
     def expert_latent(self) -> int:
         """
         width that routed experts read and write; 0 = hidden
@@ -2524,6 +2529,11 @@ class DecoderShape:
     def gated(self) -> bool:
         """
         three matrices instead of two
+        """
+    @property
+    def groups_per_token(self) -> int:
+        """
+        groups in which all experts of a token lie
         """
     @property
     def head_bias(self) -> bool:
@@ -3468,7 +3478,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, host_computes: bool = False, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, graphed_attention: bool = True, graphed_scans: bool = True, graphed_routing: bool = True, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, rope_by_document: bool = False, deterministic: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, biased_gradient_slowdown: float = 1.0, sequential_experts: bool = False, batch_first: bool = False, narrow_gather: bool = False, exchange_by_document: bool = False, repeated_kv: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, narrow_weights: bool = False, master_remainders: bool = False, update_copies_gradients: bool = False, update_copies_moments: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, module_operations: float = 0.0, collective_operations: float = 0.0, update_launches: float = 1.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, host_computes: bool = False, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, fused_mixer: bool = True, autocast: bool = False, cuda_graphs: bool = False, graphed_attention: bool = True, graphed_scans: bool = True, graphed_routing: bool = True, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, rope_by_document: bool = False, deterministic: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, biased_gradient_slowdown: float = 1.0, sequential_experts: bool = False, weighted_activation: bool = False, narrow_dispatch: bool = False, batch_first: bool = False, narrow_gather: bool = False, exchange_by_document: bool = False, repeated_kv: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, narrow_weights: bool = False, narrow_activations: bool = False, master_remainders: bool = False, update_copies_gradients: bool = False, update_copies_moments: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, module_operations: float = 0.0, collective_operations: float = 0.0, update_launches: float = 1.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3613,6 +3623,11 @@ class Stack:
         cross-entropy in one kernel
         """
     @property
+    def fused_mixer(self) -> bool:
+        """
+        norm and output projection of a state space computed again inside its scan
+        """
+    @property
     def fused_norm(self) -> bool:
         """
         norms in one kernel
@@ -3706,6 +3721,16 @@ class Stack:
     def module_operations(self) -> float:
         """
         CPU overhead of a module each way, in operations of the framework
+        """
+    @property
+    def narrow_activations(self) -> bool:
+        """
+        what activation functions read is saved for backward in the narrow format
+        """
+    @property
+    def narrow_dispatch(self) -> bool:
+        """
+        tokens go to experts in the narrow format, gradients of their outputs likewise
         """
     @property
     def narrow_gather(self) -> bool:
@@ -3871,6 +3896,11 @@ class Stack:
     def vocab_multiple(self) -> int:
         """
         columns of the head on a tensor rank are padded to a multiple of this
+        """
+    @property
+    def weighted_activation(self) -> bool:
+        """
+        the router's weights multiply activations, not the outputs of experts
         """
     @property
     def whole_logits(self) -> bool:

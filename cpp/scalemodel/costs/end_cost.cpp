@@ -82,7 +82,9 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
     cost.updates = word_updates(model.head_parameters / layout.tp, model.hidden,
                                 model.final_norm_parameters, conditions, cluster);
   }
-  cost.saved = Bytes{tokens * model.hidden * element * 2};
+  // Inputs of the final norm and of the head; a multi-token-prediction module saves its own, and
+  // before them the shifted embedding and, behind a norm each, what its projection reads.
+  cost.saved = Bytes{tokens * model.hidden * element * (2 + 5.0 * model.mtp_layers)};
   // Fused: logits and their gradient in the storage format. Unfused: copies in FP32 beside them,
   // as many as the stack's loss makes.
   const Stack& stack = conditions.stack;
@@ -90,6 +92,11 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
   cost.working = held * (stack.fused_loss ? Bytes{2 * element}
                          : layout.tp == 1 ? stack.loss_per_logit
                                           : stack.split_loss_per_logit);
+  // The losses of all modules come before the first backward pass. Until then each keeps what its
+  // own needs: a fused one the gradient, which takes the place of the logits, others the softmax in
+  // FP32. Source: NVIDIA/Megatron-LM, core/transformer/multi_token_prediction.py,
+  // process_mtp_loss; NVIDIA/TransformerEngine, common/triton/cross_entropy.py.
+  cost.working += model.mtp_layers * held * Bytes{stack.fused_loss ? element : 4};
   return cost;
 }
 

@@ -230,6 +230,36 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
   backward.hidden += b.hidden;
 }
 
+double ways_to_choose(int some, int all) {
+  double ways = some > all ? 0 : 1;
+  for (int i = 0; i < some; ++i) ways *= static_cast<double>(all - i) / (i + 1);
+  return ways;
+}
+
+/// Copies of a token that leave for `places`, over which the groups of experts are laid out evenly.
+/// Where a place holds w of G groups, of which a token visits g, x of these are there with the
+/// hypergeometric probability, and none of its k experts is with (1 - x/g)^k. Groups that span
+/// several places leave it g/G of them. Source: DeepSeek-AI, arXiv 2412.19437, section 2.1.2
+/// (node-limited routing).
+double sent_copies(const FeedForwardShape& ff, int places, bool deduplicated) {
+  const int groups = ff.groups, visited = ff.groups_per_token, k = ff.experts_per_token;
+  if (!deduplicated || groups == 0) return dispatched_copies(k, places, deduplicated);
+  if (places >= groups) {
+    return dispatched_copies(k, std::max(1.0, 1.0 * places * visited / groups), true);
+  }
+  const int here = groups / places;
+  double untouched = 0;
+  for (int x = 0; x <= std::min(here, visited); ++x) {
+    const double chosen = ways_to_choose(x, here) * ways_to_choose(visited - x, groups - here);
+    untouched += chosen / ways_to_choose(visited, groups) * std::pow(1 - 1.0 * x / visited, k);
+  }
+  return places * (1 - untouched);
+}
+
+/// An FP32 scale for every 128 values of a byte, as DeepEP sends them (DeepSeek-AI, arXiv
+/// 2412.19437, section 3.3.3).
+constexpr double kBlockScales = 4.0 / 128;
+
 /// Expert-parallel dispatch and combine: all-to-all of the copies of each token, each way; between
 /// domains a deduplicating dispatch sends one copy per domain. With tensor-parallel experts the
 /// copies are gathered and reduced inside the expert's group too.
@@ -241,14 +271,19 @@ void add_expert_parallel(LayerCost& cost, LayerBuilder& builder, const Model& mo
   const bool spans = layout.ep_group.domains > 1;
   const bool deduplicated =
       spans ? conditions.stack.deduplicated_between : conditions.stack.deduplicated_dispatch;
-  const int targets = spans ? layout.ep_group.domains : layout.ep;
-  const double sent = dispatched_copies(ff.experts_per_token, targets, deduplicated);
+  const int places = spans ? layout.ep_group.domains : layout.ep;
+  const double sent = sent_copies(ff, places, deduplicated);
   const Bytes copies{size.tokens / layout.tp * sent * ff.expert_width(model.hidden) * size.element *
                      conditions.imbalance};
-  // Dispatch and combine in either pass.
-  Seconds one_way =
-      builder.message({Communicator::ep, Collective::all_to_all, copies, layout.ep_group, 2, 2});
-  Seconds way_back = one_way;
+  // Dispatch and combine in either pass. Of each, gradients of combined tokens travel as tokens do.
+  const auto travel = [&](Bytes bytes, double times) {
+    return builder.message(
+        {Communicator::ep, Collective::all_to_all, bytes, layout.ep_group, times, times});
+  };
+  const bool narrow = conditions.stack.narrow_dispatch && size.linear_input < size.element;
+  const double narrowed = (1 + kBlockScales) * size.linear_input / size.element;
+  Seconds one_way = travel(narrow ? narrowed * copies : copies, narrow ? 1 : 2);
+  Seconds way_back = narrow ? travel(copies, 1) : one_way;
   if (layout.etp > 1) {
     const Bytes gathered = layout.etp * copies;
     const auto inside = [&](Collective op) {
@@ -258,7 +293,7 @@ void add_expert_parallel(LayerCost& cost, LayerBuilder& builder, const Model& mo
     way_back += inside(Collective::reduce_scatter);
   }
   const Seconds total = one_way + way_back;
-  builder.communicate("expert_parallel", total, total, 2 * copies);
+  builder.communicate("expert_parallel", total, total, (narrow ? 1 + narrowed : 2) * copies);
   // Hidden under the dense part and the experts of a neighbouring micro-batch; between domains
   // under all of it, which schedules that pair two micro-batches are made for.
   const bool between = spans && conditions.stack.overlap_ep_between;

@@ -49,6 +49,21 @@ double attended_bytes(const LocalLayer& l) {
   return l.conditions.stack.fp8_attention ? l.size.linear_input : l.size.element;
 }
 
+/// Bytes of each value that experts return and the gradients of the router's weights need: none
+/// where these multiply the activation, which is computed again from what it read. Source: Yan et
+/// al., arXiv 2603.07685, section 4.1 (memory-efficient permutation).
+double unweighted_output(const LocalLayer& l) {
+  return l.conditions.stack.weighted_activation ? 0 : l.size.element;
+}
+
+/// Bytes of a token that norm and output projection of a state space read, where they are modules
+/// of their own. Source: NVIDIA/Megatron-LM, core/ssm/mamba_mixer.py, _ssm_training.
+double behind_scan(const LocalLayer& l, const Unit& unit, const LayerOperator& op) {
+  const RecurrentShape& shape = op.recurrence;
+  if (l.conditions.stack.fused_mixer || shape.kind != Recurrence::mamba2) return 0;
+  return shape.sharded(l.tp(unit)).inner() * (l.size.element + kept_input(l, unit, true));
+}
+
 /// Bytes that an operator of the residual stream's own block saves for backward.
 double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) {
   const LocalSizes& size = l.size;
@@ -85,13 +100,15 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
              ((each.queries + op.saved_keys(tp)) * own + each.outputs * output + sums + chosen);
     }
     case OperatorKind::scan:
-      return size.tokens * op.recurrence.sharded(tp).saved_values() * e;
+      return size.tokens *
+             (op.recurrence.sharded(tp).saved_values() * e + behind_scan(l, unit, op));
     case OperatorKind::activation: {
       const double width = op.local_columns(tp), up = op.gated ? 2 * width : width;
       const bool once = l.conditions.stack.fused_activation || !op.gated;
       const bool twice = op.clamped && !l.conditions.stack.fused_clamp;  // before and behind clamps
+      const double read = l.conditions.stack.narrow_activations ? input : e;
       // Apart from the product with the gate, the activation's own output is an operand, too.
-      return l.rows(unit) * ((twice ? 2 * up : up) * e + (once ? 0 : width * input) +
+      return l.rows(unit) * ((twice ? 2 * up : up) * read + (once ? 0 : width * input) +
                              width * kept_input(l, unit, true));
     }
     case OperatorKind::norm:
@@ -128,8 +145,7 @@ Bytes saved_everything(const LocalLayer& l) {
     if (unit.reads_stream && !unit.routed() && kept_whole) {
       bytes += (size.tokens * h - l.stream()) * kept;
     }
-    if (unit.routed())
-      bytes += l.rows(unit) * unit.expert_width * (kept + e);  // permuted; unweighted
+    if (unit.routed()) bytes += l.rows(unit) * unit.expert_width * (kept + unweighted_output(l));
     for (const LayerOperator& op : unit.operators) bytes += saved_by(l, unit, op);
   }
   return Bytes{bytes};
@@ -225,7 +241,7 @@ double dropped_by(const LocalLayer& l, const Unit& unit, RecomputeModules set) {
   const double kept = kept_input(l, unit, false);
   double dropped = unit.reads_stream && norms ? l.stream() * kept : 0;
   if (unit.routed() && holds(set, Module::moe)) {
-    dropped += l.rows(unit) * unit.expert_width * (kept + l.size.element);
+    dropped += l.rows(unit) * unit.expert_width * (kept + unweighted_output(l));
   }
   for (const LayerOperator& op : unit.operators) {
     if (op.kind == OperatorKind::norm) {

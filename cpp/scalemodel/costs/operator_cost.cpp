@@ -350,7 +350,7 @@ bool has_adapter(const LayerOperator& op, LoraTargets targets) {
   return false;
 }
 
-double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
+double dispatched_copies(int experts_per_token, double ranks, bool deduplicated) {
   const double n = ranks;
   return deduplicated ? n * (1 - std::pow(1 - 1 / n, experts_per_token)) : experts_per_token;
 }

@@ -43,7 +43,7 @@ double add_operators(LayerBuilder& builder, const Unit& unit, const UnitShard& s
 bool has_adapter(const LayerOperator& op, LoraTargets targets);
 
 /// Copies of a token that leave for other ranks: k, or, sent once per rank that holds any of its
-/// experts, the expected number of distinct ranks n (1 - (1 - 1/n)^k).
-double dispatched_copies(int experts_per_token, int ranks, bool deduplicated);
+/// experts, the expected number of distinct ranks n (1 - (1 - 1/n)^k) of the n that it may visit.
+double dispatched_copies(int experts_per_token, double ranks, bool deduplicated);
 
 }  // namespace scalemodel

@@ -129,6 +129,16 @@ void check(const DecoderShape& shape) {
       malformed("experts_per_token", shape.experts_per_token,
                 "must be from 1 to experts=" + std::to_string(shape.experts));
     }
+    if (shape.expert_groups > shape.experts) {
+      malformed("expert_groups", shape.expert_groups,
+                "must not exceed experts=" + std::to_string(shape.experts));
+    }
+    const bool grouped = shape.expert_groups > 0;
+    if (shape.groups_per_token > shape.expert_groups || (grouped && shape.groups_per_token < 1)) {
+      malformed("groups_per_token", shape.groups_per_token,
+                grouped ? "must be from 1 to expert_groups=" + std::to_string(shape.expert_groups)
+                        : "must be 0 where expert_groups is 0");
+    }
     if (static_cast<double>(shape.shared_experts) * shape.shared_ffn > 1e9) {
       malformed("shared_experts", shape.shared_experts, "shared experts wider than 1e9 in all");
     }

@@ -99,6 +99,7 @@ struct DecoderShape {
   bool router_bias = false, expert_bias = false, shared_expert_gate = false;
   bool clamped_activation = false;
   int expert_latent = 0, zero_experts = 0;
+  int expert_groups = 0, groups_per_token = 0;
   int first_dense_layers = 0, moe_every = 1;
   int mtp_layers = 0;  ///< multi-token-prediction modules beside the main stack
   int residual_streams = 1;
@@ -231,6 +232,10 @@ struct RecordOf<DecoderShape> {
             "width that routed experts read and write; 0 = hidden"),
       field("zero_experts", &T::zero_experts, 0, 1e5,
             "experts that pass tokens on, among those a router chooses from"),
+      field("expert_groups", &T::expert_groups, 0, 1e5,
+            "groups that routed experts are divided into; 0 = none"),
+      field("groups_per_token", &T::groups_per_token, 0, 1e5,
+            "groups in which all experts of a token lie"),
       field("first_dense_layers", &T::first_dense_layers, 0, 10'000, "leading dense layers"),
       field("moe_every", &T::moe_every, 1, 10'000, "every n-th layer has experts"),
       field("mtp_layers", &T::mtp_layers, 0, 100, "multi-token-prediction modules"),

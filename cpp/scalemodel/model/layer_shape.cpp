@@ -145,6 +145,8 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   ff.shared_width = s.shared_experts * s.shared_ffn;
   ff.latent = s.expert_latent;
   ff.zero_experts = s.zero_experts;
+  ff.groups = s.expert_groups;
+  ff.groups_per_token = s.groups_per_token;
   layer.attention_experts = s.attention_experts;
   return layer;
 }

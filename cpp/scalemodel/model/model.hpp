@@ -21,6 +21,8 @@ struct FeedForwardShape {
   int shared_width = 0;  ///< all shared experts together
   int latent = 0;        ///< width that routed experts read and write; 0: that of the stream
   int zero_experts = 0;  ///< that pass tokens on as they are, beside `experts`
+  int groups = 0;        ///< of experts, of which a token visits `groups_per_token`; 0: any expert
+  int groups_per_token = 0;
 
   bool present() const { return width > 0; }
   bool routed() const { return experts > 0; }

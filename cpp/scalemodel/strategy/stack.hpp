@@ -69,6 +69,8 @@ struct KernelFusion {
   bool rope_by_document = false;  ///< rotary embedding of packs, one document after another
   bool deterministic = false;     ///< no kernel whose sums depend on who comes first
   bool softmax_loss = false;      ///< unfused loss: its softmax is one kernel each way
+  /// Norm and output projection of a state space are computed again inside its scan.
+  bool fused_mixer = true;
   bool autocast = false;  ///< weights stay in FP32, cast in every pass; gradients are cast back
   /// The head has as many columns as fill this many on every tensor rank, or some unused ones.
   int vocab_multiple = 1;
@@ -106,6 +108,10 @@ struct ExpertPolicy {
   bool fp32_router = false;             ///< scores of experts are computed in FP32
   double biased_gradient_slowdown = 1;  ///< of GEMMs that return gradients of biased experts
   bool sequential_experts = false;      ///< every expert is a block of its own, called in turn
+  /// The router's weights multiply what activations return, not the outputs of experts, which the
+  /// weights' gradients would need.
+  bool weighted_activation = false;
+  bool narrow_dispatch = false;  ///< tokens, and gradients of what comes back, travel narrow
 
   bool operator==(const ExpertPolicy&) const = default;
 };
@@ -143,6 +149,7 @@ struct MemoryPolicy {
   bool unused_gradients = false;    ///< an unread gradient per weight shape beside the FP32 one
   bool narrow_gradients = false;    ///< gradients in the storage format beside the FP32 ones
   bool narrow_weights = false;      ///< layers' weights exist in the narrow format alone
+  bool narrow_activations = false;  ///< what activations read is saved in the narrow format
   bool master_remainders = false;   ///< master weights are the bits that 16-bit weights lack
   bool update_copies_gradients = false;  ///< to FP32, where gradients are narrower
   bool update_copies_moments = false;    ///< to FP32, where moments are narrower
@@ -191,6 +198,8 @@ struct RecordOf<Stack> {
       field<T>("fused_rope", &T::fused_rope, "rotary embedding in one kernel"),
       field<T>("fused_loss", &T::fused_loss, "cross-entropy in one kernel"),
       field<T>("softmax_loss", &T::softmax_loss, "softmax of an unfused loss in one kernel"),
+      field<T>("fused_mixer", &T::fused_mixer,
+               "norm and output projection of a state space computed again inside its scan"),
       field<T>("autocast", &T::autocast,
                "weights stay in FP32 and are cast in every pass, their gradients cast back"),
       field<T>("cuda_graphs", &T::cuda_graphs,
@@ -259,6 +268,10 @@ struct RecordOf<Stack> {
                "time of input gradients of experts with biases over that without"),
       field<T>("sequential_experts", &T::sequential_experts,
                "experts are modules of their own, called one after another"),
+      field<T>("weighted_activation", &T::weighted_activation,
+               "the router's weights multiply activations, not the outputs of experts"),
+      field<T>("narrow_dispatch", &T::narrow_dispatch,
+               "tokens go to experts in the narrow format, gradients of their outputs likewise"),
       field<T>("batch_first", &T::batch_first, "gathers along the sequence are copied into place"),
       field<T>("narrow_gather", &T::narrow_gather, "tensor ranks gather quantised inputs"),
       field<T>("exchange_by_document", &T::exchange_by_document,
@@ -283,6 +296,8 @@ struct RecordOf<Stack> {
                "gradients in the storage format beside the FP32 ones"),
       field<T>("narrow_weights", &T::narrow_weights,
                "weights of layers in the narrow format alone, cast from the master weights"),
+      field<T>("narrow_activations", &T::narrow_activations,
+               "what activation functions read is saved for backward in the narrow format"),
       field<T>("master_remainders", &T::master_remainders,
                "master weights as the bits that 16-bit weights lack of them"),
       field<T>("update_copies_gradients", &T::update_copies_gradients,

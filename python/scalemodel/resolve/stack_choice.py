@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import scalemodel._core as _core
 from scalemodel import catalog
-from scalemodel.base.units import value_of
+from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve.stacks import StackLike
 from scalemodel.resolve.stacks import stack as stack_of
 
@@ -151,6 +151,29 @@ def unstated(name: str) -> Mapping[str, object]:
     """
     table = catalog.load("stacks", name).get("unstated", {})
     return {key: value_of(cell) for key, cell in table.items()}
+
+
+@catalog.kept(64)
+def logged_gigabyte(name: str) -> float:
+    """Bytes of what the log of a stack calls a gigabyte.
+
+    Parameters
+    ----------
+    name : str
+        Catalogue name of the stack.
+
+    Returns
+    -------
+    float
+        ``gigabyte`` in the ``[log]`` table of its entry; 2^30, a GiB, when it has none.
+
+    Examples
+    --------
+    >>> logged_gigabyte("megatron_bridge_2026_06"), logged_gigabyte("plain")
+    (1000000000.0, 1073741824.0)
+    """
+    cell = catalog.load("stacks", name).get("log", {}).get("gigabyte", "1 GiB")
+    return parse_quantity(value_of(cell), "bytes", f"stacks/{name}: log.gigabyte")
 
 
 @dataclass(frozen=True)

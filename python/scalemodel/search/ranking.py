@@ -20,6 +20,7 @@ from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import SWEEP_COLUMNS, is_maximised, limits_of
+from scalemodel.search.other_stacks import OtherStack, fastest_other_stack
 from scalemodel.search.ranking_view import view_html, view_text
 from scalemodel.search.space import Space, enumeration, why_empty
 from scalemodel.search.sweep_table import sweep_table
@@ -371,6 +372,15 @@ class Ranking(Sequence[Estimate]):
     def equal_strategies(self) -> tuple[int, ...]:
         """By strategy shown, how many of its layout answer the same, itself included."""
         return tuple(shown.equal for shown in self._shown)
+
+    @cached_property
+    def other_stack(self) -> OtherStack | None:
+        """The named stack under which one of the strategies is fastest, and how fast.
+
+        None for models without experts, questions of a named stack, and where no other stack is
+        5 % faster: see `scalemodel.search.other_stacks.fastest_other_stack`.
+        """
+        return fastest_other_stack(list(self))
 
     @property
     def simulated_step_time_s(self) -> tuple[float | None, ...]:

@@ -12,6 +12,7 @@ from scalemodel.estimator.losses import what_limits
 from scalemodel.estimator.summary import Asked, question_text, strategy_text
 from scalemodel.search.compact import memory_text, table_html, table_text
 from scalemodel.search.objective import GROUP_COLUMNS, is_maximised
+from scalemodel.search.other_stacks import OtherStack, other_stack_text
 
 #: Columns of an estimate that every ranking shows.
 _SHOWN = ("step_time_s", "mfu_fraction", "memory_bytes", "cost_usd")
@@ -77,6 +78,10 @@ class Ranked(Answered, Protocol):
     @property
     def equal_strategies(self) -> Sequence[int]:
         """By strategy, how many answer the same, itself included."""
+
+    @property
+    def other_stack(self) -> OtherStack | None:
+        """The stack that would run one of them notably faster."""
 
     def __iter__(self) -> Iterator[Estimate]: ...
 
@@ -208,8 +213,9 @@ def foot_lines(ranking: Ranked) -> list[str]:
     if not len(ranking):
         return [ranking.why_infeasible()]
     first: Any = next(iter(ranking))
-    lead = lead_text(ranking)
-    return [f"#1 is limited by: {what_limits(first)}", *([lead] if lead else [])]
+    lead, faster = lead_text(ranking), ranking.other_stack
+    lines = [f"#1 is limited by: {what_limits(first)}", *([lead] if lead else [])]
+    return lines + ([other_stack_text(faster)] if faster else [])
 
 
 def view_text(ranking: Ranked) -> str:

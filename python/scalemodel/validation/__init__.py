@@ -96,8 +96,9 @@ def validate(
     -------
     DataFrame, one row per row of the file, in its order
         All columns of the file as text, unchanged, then ``predicted_step_time_s`` (seconds per
-        optimizer step), ``predicted_memory_gb`` (GiB at the peak of the fullest accelerator, live
-        tensors unless the stack's log states something else), ``predicted_fits``,
+        optimizer step), ``predicted_memory_gb`` (at the peak of the fullest accelerator, live
+        tensors, in GiB, unless the stack's log prints something else or in 10^9 bytes),
+        ``predicted_fits``,
         ``predicted_low`` and ``predicted_high`` (seconds between which four of five measured
         steps lie), ``predicted_extrapolates`` (in what the row is unlike any measured one),
         ``predicted_stack``, ``predicted_note`` (assumptions made for missing cells) and
@@ -116,12 +117,13 @@ def validate(
         ``predicted_note`` and ``skip_reason``. Composed models have ``predicted_step_time_s`` where
         they train, ``predicted_latency_s`` (of a generation) where they serve,
         ``predicted_samples_per_s``, ``predicted_note`` and ``skip_reason``. Recomputation has
-        ``predicted_step_time_s``, ``predicted_memory_gb`` (GiB), and the changes against the first
-        row of a group: ``predicted_memory_change_gb``, ``predicted_memory_change_pct`` and
-        ``predicted_time_change_pct``, ``predicted_note`` and ``skip_reason``. Steps of
-        reinforcement learning have ``predicted_step_time_s``, ``predicted_rollout_s``,
-        ``predicted_logprob_s``, ``predicted_reference_s``, ``predicted_train_s`` and
-        ``predicted_refit_s``, ``predicted_note`` and ``skip_reason``. Exchanges and
+        ``predicted_step_time_s``, ``predicted_memory_gb`` (as of training), and the changes against
+        the first row of a group: ``predicted_memory_change_gb``,
+        ``predicted_memory_change_pct`` and ``predicted_time_change_pct``, ``predicted_note`` and
+        ``skip_reason``. Steps of reinforcement learning have ``predicted_step_time_s``,
+        ``predicted_rollout_s``, ``predicted_logprob_s``, ``predicted_reference_s``,
+        ``predicted_train_s`` and ``predicted_refit_s``, ``predicted_note`` and ``skip_reason``.
+        Exchanges and
         transfers have ``predicted_latency_us`` (one call), ``predicted_bandwidth_GB_s`` (as the
         row's source counts bytes), ``predicted_note`` and ``skip_reason``. Power has
         ``predicted_power_w_per_gpu`` (mean of one accelerator), ``predicted_node_power_w`` (at the

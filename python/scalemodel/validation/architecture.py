@@ -180,7 +180,7 @@ def _tied_embeddings(row: Row, table: Mapping[str, Any]) -> bool | None:
 _UNLISTED = (
     *("qkv_bias", "out_bias", "expert_bias", "router_bias", "attention_sinks"),
     *("clamped_activation", "kv_shared_ffn", "bidirectional", "head_transform"),
-    "attention_experts",
+    *("attention_experts", "expert_groups", "groups_per_token"),
 )
 _SIZES = ("hidden", "heads", "vocab", "experts")
 

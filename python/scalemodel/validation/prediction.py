@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import scalemodel._core as _core
@@ -18,6 +18,7 @@ from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.stack_choice import (
     facts_on,
     holds_on,
+    logged_gigabyte,
     with_constants,
     with_plain_constants,
 )
@@ -146,15 +147,9 @@ class Predictor:
                 f"recompute {recompute}{f' of {layers} layers' if layers else ''} assumed: {why}"
             )
         step_time_s = _positive(estimate.step_time_s, "step_time")
-        tables = tables_by(
-            estimate.model, estimate.cluster, estimate.task, self._constants(question)
-        )
-        memory_bytes = _positive(
-            tables.reported_memory_bytes(estimate.strategy, estimate.core), "memory"
-        )
         return Prediction(
             step_time_s=step_time_s,
-            memory_gb=memory_bytes / _GIB,
+            memory_gb=self._logged_memory(question, estimate),
             fits=self._can_fit(question, precision, estimate),
             stack=question.stack,
             note="; ".join(notes),
@@ -162,6 +157,21 @@ class Predictor:
                 evidence=question.evidence, stack=question.stack
             ),
         )
+
+    def _logged_memory(self, question: Question, estimate: Estimate) -> float:
+        """What the log of a run prints as gigabytes of memory.
+
+        Where one rank prints for all, its experts have the mean load, not that of the busiest rank.
+        """
+        constants, task, core = self._constants(question), estimate.task, estimate.core
+        if constants.memory_report == "last_stage" and task.imbalance > 1:
+            task = replace(task, imbalance=1.0)
+            tables = tables_by(estimate.model, estimate.cluster, task, constants)
+            core = tables.estimate(estimate.strategy)
+        else:
+            tables = tables_by(estimate.model, estimate.cluster, task, constants)
+        memory_bytes = tables.reported_memory_bytes(estimate.strategy, core)
+        return _positive(memory_bytes, "memory") / logged_gigabyte(question.stack)
 
     def _constants(self, question: Question) -> _core.Stack:
         """The stack of a question; the catalogue's fitted constants only where they hold."""

@@ -185,6 +185,8 @@ def _experts(job: Job) -> list[Setting]:
         moe_grouped_gemm=True,
         moe_router_score_function="sigmoid" if shape.router_bias else None,
         moe_router_enable_expert_bias=True if shape.router_bias else None,
+        moe_router_num_groups=shape.expert_groups or None,
+        moe_router_group_topk=shape.groups_per_token or None,
     )
 
 

@@ -201,6 +201,8 @@ def _architecture(given: Given, framework: str) -> dict[str, Any] | None:
             **({"shared_experts": 1, "shared_ffn": shared} if shared else {}),
             "shared_expert_gate": given.flag("moe_shared_expert_gate"),
             "expert_latent": given.count("moe_latent_size", default=0),
+            "expert_groups": given.count("moe_router_num_groups", default=0),
+            "groups_per_token": given.count("moe_router_group_topk", default=0),
             **({} if pattern else _layer_pattern(given, layers)),
         }
     return table | (architecture_of(pattern, given, hidden) if pattern else {})

@@ -57,6 +57,8 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "shared_values": False,
     "expert_latent": 0,
     "zero_experts": 0,
+    "expert_groups": 0,
+    "groups_per_token": 0,
     "residual_streams": 1,
     "attention_residuals": 0,
     "scan_norm": False,

@@ -141,6 +141,14 @@ def _latent(config: Config, architecture: Architecture) -> list[str]:
     return [key for key in unknown if key != "moe_layer_freq"]
 
 
+def _groups(config: Config) -> Architecture:
+    """Groups of experts of which a token visits a few; one group, or all of them, limit nothing."""
+    groups = config.number("n_group", "num_expert_group", default=1)
+    visited = config.number("topk_group", default=groups)
+    limited = 1 <= visited < groups
+    return {"expert_groups": groups, "groups_per_token": visited} if limited else {}
+
+
 def _experts(config: Config, architecture: Architecture) -> None:
     layers = _whole(architecture, "layers")
     ffn = _number(config, *_FFN)
@@ -174,6 +182,7 @@ def _experts(config: Config, architecture: Architecture) -> None:
         "shared_experts": shared,
         "expert_latent": latent,
         "zero_experts": zero,
+        **_groups(config),
     }
     if shared_width and shared:
         architecture["shared_ffn"] = shared_width
