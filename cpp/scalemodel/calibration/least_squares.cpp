@@ -1,6 +1,6 @@
 #include "scalemodel/calibration/least_squares.hpp"
 
-#include <Eigen/Dense>
+#include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -102,10 +102,17 @@ Normal normal_equations(const Problem& problem, const VectorXd& z, const VectorX
   const double s = problem.options().robust_scale;
   const VectorXd weights = ((r.array() / s).square() + 1).rsqrt();
   const double p = problem.options().prior_weight * problem.options().prior_weight;
-  Normal normal;
-  normal.matrix = jacobian.transpose() * weights.asDiagonal() * jacobian;
-  normal.matrix.diagonal().array() += p;
-  normal.gradient = jacobian.transpose() * (weights.asDiagonal() * r) + p * (z - problem.prior());
+  Normal normal{MatrixXd(problem.size(), problem.size()), VectorXd(problem.size())};
+  const VectorXd pull = z - problem.prior();
+  // By dot products: Eigen's blocked GEMM is for larger matrices, and long to compile.
+  for (Index i = 0; i < problem.size(); ++i) {
+    const VectorXd weighted = weights.cwiseProduct(jacobian.col(i));
+    for (Index j = 0; j <= i; ++j) {
+      normal.matrix(i, j) = normal.matrix(j, i) = weighted.dot(jacobian.col(j));
+    }
+    normal.matrix(i, i) += p;
+    normal.gradient[i] = weighted.dot(r) + p * pull[i];
+  }
   return normal;
 }
 
@@ -119,13 +126,13 @@ double scatter_of(const VectorXd& z, const VectorXd& r, const FitOptions& option
 std::vector<double> curvature_errors(const Problem& problem,
                                      std::span<const FreeConstant> constants, const VectorXd& z,
                                      const VectorXd& r, double scatter) {
-  const MatrixXd inverse =
-      normal_equations(problem, z, r).matrix.completeOrthogonalDecomposition().pseudoInverse();
+  const Eigen::LDLT<MatrixXd> factors(normal_equations(problem, z, r).matrix);
   std::vector<double> errors(constants.size(), 0);
   for (std::size_t i = 0; i < errors.size(); ++i) {
     const auto at = static_cast<Index>(i);
     const double range = constants[i].high - constants[i].low;
-    errors[i] = range * scatter * std::sqrt(std::max(0.0, inverse(at, at)));
+    const VectorXd column = factors.solve(VectorXd(VectorXd::Unit(problem.size(), at)));
+    errors[i] = range * scatter * std::sqrt(std::max(0.0, column[at]));
   }
   return errors;
 }
