@@ -1,10 +1,8 @@
 // How long many paths of one pipeline last at many samples. Private to the schedules.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "scalemodel/schedule/pipeline_times.hpp"
@@ -23,14 +21,16 @@ class PathSums {
   /// Adds a path, whose number is how many there are before it.
   void add(const PipelinePath& path);
   /// Goes on to a batch, which must last until the next.
-  void set(const SampledTimes& samples);
+  void set(const SampledTimes& samples) { set(samples, size()); }
+  /// The same of the first `paths` alone; nothing is said of the others.
+  void set(const SampledTimes& samples, std::size_t paths);
 
   std::size_t size() const { return paths_.size(); }
   /// How long a path lasts at the samples of the batch.
   Lanes of(std::size_t path) const {
-    const std::uint32_t* piece = pieces_.data() + (path == 0 ? 0 : paths_[path - 1]);
-    const std::uint32_t* const end = pieces_.data() + paths_[path];
-    Lanes lasts;
+    const std::uint32_t* piece = pieces_.data() + (path == 0 ? 0 : paths_[path - 1].pieces);
+    const std::uint32_t* const end = pieces_.data() + paths_[path].pieces;
+    Lanes lasts = piece == end ? Lanes{} : sums_[*piece++];
     for (; piece != end; ++piece) lasts = lasts + sums_[*piece];
     return lasts;
   }
@@ -41,19 +41,26 @@ class PathSums {
     std::uint32_t without = kNothing, place = 0;
     float count = 0;
 
-    auto operator<=>(const Sum&) const = default;
+    bool operator==(const Sum&) const = default;
+  };
+  /// Where what belongs to a path ends.
+  struct Ends {
+    std::uint32_t pieces = 0, sums = 0;
   };
   static constexpr std::uint32_t kNothing = 0;
 
   std::uint32_t number_of(const Sum& sum);
+  /// Where the number of a sum is kept, or would be.
+  std::size_t slot_of(const Sum& sum) const;
+  void add_slots();
   Lanes value(const Sum& sum) const {
     return sums_[sum.without] + sum.count * samples_->of[sum.place];
   }
 
   std::vector<Sum> listed_{1};  ///< the first is nothing; each comes after the one it goes on from
-  std::map<Sum, std::uint32_t> numbers_;
+  std::vector<std::uint32_t> slots_;   ///< numbers of sums by what they are, or `kNothing`
   std::vector<std::uint32_t> pieces_;  ///< the sums of all paths, one path after the other
-  std::vector<std::uint32_t> paths_;   ///< where those of each end
+  std::vector<Ends> paths_;
   const SampledTimes* samples_ = nullptr;
   std::vector<Lanes> sums_;  ///< what is listed, at the samples of the batch
 };
