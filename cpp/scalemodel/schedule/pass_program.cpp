@@ -155,18 +155,24 @@ void PassProgram::name_what_lasts(const PassSequence& sequence) {
 /// Steps that wait for equally many others in a row come one after the other: none of them waits
 /// for another, so that a processor works on several at once.
 void PassProgram::sort() {
-  std::vector<std::int32_t> after(steps_.size()), starts{0, 0}, number(steps_.size());
+  std::vector<std::int32_t> row(steps_.size()), number(steps_.size());
   for (std::size_t i = 1; i < steps_.size(); ++i) {
-    after[i] = 1 + std::max(after[at(steps_[i].a)], after[at(steps_[i].b)]);
-    if (at(after[i]) + 1 >= starts.size()) starts.resize(at(after[i]) + 2);
-    ++starts[at(after[i]) + 1];
+    row[i] = 1 + std::max(row[at(steps_[i].a)], row[at(steps_[i].b)]);
+    if (at(row[i]) > rows_.size()) rows_.emplace_back();
+    Row& own = rows_[at(row[i]) - 1];
+    ++(steps_[i].second == kNothing ? own.of_one_term : own.of_two);
   }
-  starts[1] = 1;  // the start
-  for (std::size_t i = 2; i < starts.size(); ++i) starts[i] += starts[i - 1];
+  std::vector<Row> next(rows_.size());  // numbers of steps to come
+  std::int32_t first = 1;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    next[i] = {first, first + rows_[i].of_one_term};
+    first = next[i].of_two + rows_[i].of_two;
+  }
   std::vector<Step> sorted(steps_.size());
   for (std::size_t i = 1; i < steps_.size(); ++i) {
-    number[i] = starts[at(after[i])]++;
     const Step& step = steps_[i];
+    Row& own = next[at(row[i]) - 1];
+    number[i] = (step.second == kNothing ? own.of_one_term : own.of_two)++;
     sorted[at(number[i])] = {number[at(step.a)], number[at(step.b)], step.first, step.second};
   }
   steps_ = std::move(sorted);
@@ -220,9 +226,15 @@ void PassProgram::run(const SampledTimes& times) {
   Lanes* const places = places_.data();
   const Lanes* const terms = lane_terms_.data();
   places[kStart] = Lanes{};
-  for (const PlacedStep& step : placed_) {
-    places[step.to] =
-        Lanes::later(places[step.a], places[step.b], terms[step.first], terms[step.second]);
+  const PlacedStep* step = placed_.data();
+  for (const Row& row : rows_) {
+    for (const PlacedStep* const end = step + row.of_one_term; step != end; ++step) {
+      places[step->to] = Lanes::later(places[step->a], places[step->b], terms[step->first]);
+    }
+    for (const PlacedStep* const end = step + row.of_two; step != end; ++step) {
+      places[step->to] =
+          Lanes::later(places[step->a], places[step->b], terms[step->first], terms[step->second]);
+    }
   }
 }
 

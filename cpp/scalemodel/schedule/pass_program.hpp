@@ -63,6 +63,10 @@ class PassProgram {
   struct PlacedStep : Step {
     std::int32_t to = 0;
   };
+  /// Steps in a row of which none waits for another, those with one term first.
+  struct Row {
+    std::int32_t of_one_term = 0, of_two = 0;
+  };
   static constexpr std::int32_t kStart = 0;    ///< step at time zero
   static constexpr std::int32_t kNothing = 0;  ///< term
 
@@ -78,6 +82,7 @@ class PassProgram {
   std::vector<Term> terms_;
   std::vector<Step> steps_;
   std::vector<std::int32_t> last_;  ///< by sequence, the step that ends it
+  std::vector<Row> rows_;
   std::vector<PlacedStep> placed_;
   std::vector<std::int32_t> last_places_;
   // Room for a run.

@@ -21,28 +21,28 @@ TypicalTimes typical_times(StepTrafficKind traffic, bool tower, std::size_t firs
 
 Shared sampled(StepTrafficKind traffic, bool tower, std::size_t batch) {
   TypicalTimes typical = typical_times(traffic, tower, batch * kLanes);
-  std::array<PipelineTimes, kLanes> samples;
-  for (PipelineTimes& times : samples) times = typical.next();
-  return std::make_shared<const SampledTimes>(samples);
+  auto samples = std::make_shared<SampledTimes>();
+  for (std::size_t lane = 0; lane < kLanes; ++lane) samples->set(lane, typical.next());
+  return samples;
 }
 
 }  // namespace
 
 SampledTimes::SampledTimes(const std::array<PipelineTimes, kLanes>& samples) {
-  const auto lanes_of = [&](const auto& time_of) {
-    std::array<float, kLanes> lanes;
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = static_cast<float>(time_of(samples[lane]).base());
-    }
-    return Lanes(lanes);
+  for (std::size_t lane = 0; lane < kLanes; ++lane) set(lane, samples[lane]);
+}
+
+void SampledTimes::set(std::size_t lane, const PipelineTimes& sample) {
+  const auto set_one = [&](std::size_t number, Seconds time) {
+    of[number].set(lane, static_cast<float>(time.base()));
   };
   for (std::size_t part = 0; part < kPipelineParts; ++part) {
     for (std::size_t time = 0; time < kPassTimes; ++time) {
-      of[place(part, time)] = lanes_of([=](const PipelineTimes& t) { return t.parts[part][time]; });
+      set_one(place(part, time), sample.parts[part][time]);
     }
   }
-  of[kHop] = lanes_of([](const PipelineTimes& t) { return t.hop; });
-  of[kEarly] = lanes_of([](const PipelineTimes& t) { return t.early; });
+  set_one(kHop, sample.hop);
+  set_one(kEarly, sample.early);
 }
 
 const SampledTimes& SampledBatches::next() {
