@@ -253,12 +253,20 @@ void PassProgram::run(const PipelineTimes& a, const PipelineTimes& b) {
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     term_lasts_[i] = terms_[i].times * lasts_[at(terms_[i].what)];
   }
-  Pair* const ends = ends_.data();
+  const Pair* const ends = ends_.data();
   const Pair* const terms = term_lasts_.data();
-  for (std::size_t i = 1; i < steps_.size(); ++i) {
-    const Step& step = steps_[i];
+  const auto later = [&](const Step& step) {
     const Pair first = ends[step.a], second = ends[step.b];
-    ends[i] = (second > first ? second : first) + terms[step.first] + terms[step.second];
+    return (second > first ? second : first) + terms[step.first];
+  };
+  const Step* step = steps_.data();
+  Pair* next = ends_.data();
+  for (const Row& row : rows_) {
+    for (const Step* const last = step + row.of_one_term; step != last;) *++next = later(*++step);
+    for (const Step* const last = step + row.of_two; step != last;) {
+      ++step;
+      *++next = later(*step) + terms[step->second];
+    }
   }
 }
 

@@ -56,12 +56,11 @@ class PathSearch {
   /// Goes on to a batch at whose samples the sequence ends so.
   void next(const SampledTimes& samples, const Lanes& ends) {
     sums_.set(samples);
-    Lanes longest;
-    for (std::size_t i = 0; i < known_; ++i) longest = longest.max(sums_.of(i));
+    const Lanes longest = sums_.longest(known_);
     const Lanes& least = least_.emplace_back(shortest_like(ends, longest));
     covered_ = longest.reaches(least);
     by_known_.add(least_.size() - 1, covered_);
-    for (std::size_t path = 0; path < found_.size(); ++path) cover(path);
+    cover(0);
   }
   /// Whether a sample of the batch lasts longer than on all paths that are known or found.
   bool lacks_path(std::size_t lane) const { return (covered_ >> lane & 1) == 0; }
@@ -111,11 +110,14 @@ class PathSearch {
     Covered covers;
   };
 
-  /// Marks the samples of the batch at which a path is the longest.
-  void cover(std::size_t path) {
-    const std::uint32_t reached = sums_.of(known_ + path).reaches(least_.back());
-    found_[path].covers.add(least_.size() - 1, reached);
-    covered_ |= reached;
+  /// Marks the samples of the batch at which paths from `first` on are the longest.
+  void cover(std::size_t first) {
+    const std::size_t number = least_.size() - 1;
+    const auto mark = [&](std::size_t path, std::uint32_t reached) {
+      found_[path - known_].covers.add(number, reached);
+      covered_ |= reached;
+    };
+    sums_.each_reaching(known_ + first, sums_.size(), least_.back(), mark);
   }
 
   /// Looks at the batches before each path was found, too: there are fewer such paths with every
@@ -131,9 +133,9 @@ class PathSearch {
       const std::size_t left = found_.size() - next;
       if (left == 0) return;
       later.set(samples[batch], left);
-      for (std::size_t i = 0; i < left; ++i) {
-        found_[found_.size() - 1 - i].covers.add(batch, later.of(i).reaches(least_[batch]));
-      }
+      later.each_reaching(0, left, least_[batch], [&](std::size_t i, std::uint32_t reached) {
+        found_[found_.size() - 1 - i].covers.add(batch, reached);
+      });
     }
   }
 

@@ -58,7 +58,13 @@ void PathSums::add_slots() {
 void PathSums::set(const SampledTimes& samples, std::size_t paths) {
   samples_ = &samples;
   const std::size_t last = paths == 0 ? 1 : paths_[paths - 1].sums;
-  for (std::size_t i = 1; i < last; ++i) sums_[i] = value(listed_[i]);
+  Lanes sum;  // most go on from the one before
+  for (std::size_t i = 1; i < last; ++i) {
+    const Sum& next = listed_[i];
+    if (next.without + 1 != i) sum = sums_[next.without];
+    sum = sum + next.count * samples.of[next.place];
+    sums_[i] = sum;
+  }
 }
 
 }  // namespace scalemodel::detail

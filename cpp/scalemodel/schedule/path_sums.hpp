@@ -28,11 +28,30 @@ class PathSums {
   std::size_t size() const { return paths_.size(); }
   /// How long a path lasts at the samples of the batch.
   Lanes of(std::size_t path) const {
-    const std::uint32_t* piece = pieces_.data() + (path == 0 ? 0 : paths_[path - 1].pieces);
-    const std::uint32_t* const end = pieces_.data() + paths_[path].pieces;
-    Lanes lasts = piece == end ? Lanes{} : sums_[*piece++];
-    for (; piece != end; ++piece) lasts = lasts + sums_[*piece];
-    return lasts;
+    const std::uint32_t* piece = first_piece(path);
+    return sum_of(piece, pieces_.data() + paths_[path].pieces);
+  }
+  /// The longest of the first `paths`.
+  Lanes longest(std::size_t paths) const {
+    Lanes longest;
+    const std::uint32_t* piece = pieces_.data();
+    for (std::size_t path = 0; path < paths; ++path) {
+      longest = longest.max(sum_of(piece, pieces_.data() + paths_[path].pieces));
+    }
+    return longest;
+  }
+  /// Calls `use(path, samples)` for each path from `first` to `last` that is no less than `least`
+  /// at some samples of the batch, a bit for each: few are.
+  template <class Use>
+  void each_reaching(std::size_t first, std::size_t last, const Lanes& least,
+                     const Use& use) const {
+    const Lanes needed = least;
+    const std::uint32_t* piece = first_piece(first);
+    for (std::size_t path = first; path < last; ++path) {
+      const std::uint32_t* const end = pieces_.data() + paths_[path].pieces;
+      const std::uint32_t reached = sum_of(piece, end).reaches(needed);
+      if (reached != 0) use(path, reached);
+    }
   }
 
  private:
@@ -48,6 +67,18 @@ class PathSums {
     std::uint32_t pieces = 0, sums = 0;
   };
   static constexpr std::uint32_t kNothing = 0;
+
+  const std::uint32_t* first_piece(std::size_t path) const {
+    return pieces_.data() + (path == 0 ? 0 : paths_[path - 1].pieces);
+  }
+  /// Of pieces, of which it goes to the end.
+  Lanes sum_of(const std::uint32_t*& piece, const std::uint32_t* end) const {
+    const Lanes* const sums = sums_.data();
+    if (piece == end) return {};
+    Lanes sum = sums[*piece];
+    while (++piece != end) sum = sum + sums[*piece];
+    return sum;
+  }
 
   std::uint32_t number_of(const Sum& sum);
   /// Where the number of a sum is kept, or would be.
