@@ -159,6 +159,10 @@ class PathSearch {
   std::uint32_t covered_ = 0;  ///< samples of the last batch, a bit for each
 };
 
+SampledParts sampled_parts(const PipelineShape& shape, StepTrafficKind traffic) {
+  return {traffic, traits_of(shape.schedule).pairs, shape.tower};
+}
+
 std::size_t kinds_of(const PipelineShape& shape) {
   std::size_t kinds = 1;
   for (const StageClass& chunk : shape.chunks) {
@@ -178,8 +182,8 @@ std::size_t enough_samples(const PassSequence& sequence) {
          std::clamp<std::size_t>(24'576 / sequence.turns.size(), 48, 384);
 }
 
-/// All searches of a pipeline, one for each sequence of a program, at the same samples until no path
-/// is missing.
+/// All searches of a pipeline, one for each sequence of a program, at the same samples until no
+/// path is missing.
 void search(PassProgram& program, std::span<PathSearch* const> searches, std::size_t enough,
             SampledBatches& samples) {
   const std::size_t most = 8 * enough;
@@ -223,7 +227,7 @@ QuietPaths find_quiet_paths(const PipelineShape& shape, int micro_batches, bool 
   PassProgram program(std::array{&sequence, &longer}, StepTrafficKind::none);
   PathSearch step(along);
   PathSearch further(repeats ? along_longer : std::vector<PipelinePath>{});
-  SampledBatches samples(StepTrafficKind::none, shape.tower);
+  SampledBatches samples(sampled_parts(shape, StepTrafficKind::none));
   search(program, std::array{&step, &further}, enough_samples(sequence), samples);
   QuietPaths paths{step.fewest(samples), further.fewest(samples)};
   std::ranges::copy(along, std::back_inserter(paths.step));
@@ -236,7 +240,7 @@ std::vector<PipelinePath> find_paths(const PipelineShape& shape, int micro_batch
   const PassSequence sequence(shape, micro_batches);
   PassProgram program(std::array{&sequence}, traffic);
   PathSearch sending(known);
-  SampledBatches samples(traffic, shape.tower);
+  SampledBatches samples(sampled_parts(shape, traffic));
   search(program, std::array{&sending}, enough_samples(sequence), samples);
   return sending.fewest(samples);
 }

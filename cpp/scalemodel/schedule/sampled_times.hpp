@@ -89,19 +89,36 @@ inline Lanes plus(const Lanes& a, const Lanes& b, double times) {
   return a + static_cast<float>(times) * b;
 }
 
-/// A batch of samples, time by time.
+/// Which of a pipeline's times are sampled.
+struct SampledParts {
+  StepTrafficKind traffic = StepTrafficKind::none;
+  bool pairs = false;  ///< passes run in pairs
+  bool tower = false;  ///< stands with the embedding
+};
+
+/// A batch of samples, time by time: those that a pipeline has, since thousands of batches are
+/// kept.
 struct SampledTimes {
-  SampledTimes() = default;
+  /// All times.
   explicit SampledTimes(const std::array<PipelineTimes, kLanes>& samples);
+  /// Room for those of some parts.
+  explicit SampledTimes(const SampledParts& parts) : of(places(parts)) {}
 
   void set(std::size_t lane, const PipelineTimes& sample);
 
-  /// Place of a time of a part, then those of what lies beside the parts.
+  static constexpr std::size_t kHop = 0, kEarly = 1;
+  /// Place of a time of a part: time after time, those last that fewest pipelines have.
   static constexpr std::size_t place(std::size_t part, std::size_t time) {
-    return part * kPassTimes + time;
+    constexpr std::array<std::size_t, kPassTimes> order{0, 1,  2,  10, 11, 3, 4,
+                                                        5, 12, 13, 6,  7,  8, 9};
+    return kEarly + 1 + order[time] * kPipelineParts + part;
   }
-  static constexpr std::size_t kHop = kPipelineParts * kPassTimes, kEarly = kHop + 1;
-  std::array<Lanes, kEarly + 1> of{};
+  static constexpr std::size_t kPlaces = kEarly + 1 + kPassTimes * kPipelineParts;
+
+  std::vector<Lanes> of;  ///< by place
+
+ private:
+  static std::size_t places(const SampledParts& parts);
 };
 
 /// The batches of `TypicalTimes` with some traffic, with a tower or without, one after the other:
@@ -109,7 +126,7 @@ struct SampledTimes {
 /// first batches are made once for all.
 class SampledBatches {
  public:
-  SampledBatches(StepTrafficKind traffic, bool tower) : traffic_(traffic), tower_(tower) {}
+  explicit SampledBatches(const SampledParts& parts) : parts_(parts) {}
 
   /// The next one, which lasts as long as this object.
   const SampledTimes& next();
@@ -119,8 +136,7 @@ class SampledBatches {
   PipelineTimes sample(std::size_t batch, std::size_t lane) const;
 
  private:
-  StepTrafficKind traffic_;
-  bool tower_;
+  SampledParts parts_;
   std::vector<std::shared_ptr<const SampledTimes>> taken_;
 };
 
