@@ -15,7 +15,9 @@
 //   front of 8 accelerators      648     1.6     6.6    12.5     0  k_exaone_236b_a23b
 //   front of 16 accelerators     648     2.0    11.7    17.8     0  deepseek_v2
 //   front of 64 accelerators     648     3.0    34.1    47.9     0  deepseek_v4_flash
-// What is left of rankings looks for critical paths of pipelines with several kinds of layers.
+// What is left of rankings looks for critical paths of pipelines with several kinds of layers. Since
+// these figures the slowest take 0.65 to 0.85 of what they took, side by side with the engine
+// before on a machine that did other work too (2026-12-01).
 const fs = require("fs");
 const path = require("path");
 const vm = require("vm");
