@@ -15,6 +15,11 @@
 //   front of 8 accelerators      648     1.6     6.6    12.5     0  k_exaone_236b_a23b
 //   front of 16 accelerators     648     2.0    11.7    17.8     0  deepseek_v2
 //   front of 64 accelerators     648     3.0    34.1    47.9     0  deepseek_v4_flash
+// Since these figures critical paths are found in less time. On a machine so busy that its fronts,
+// which did not change, took up to 82 ms (679 models, one try, 2026-12-01), and before, there too:
+//   first ranking                median 5.6, worst 69.9, 10 beyond 50 ms; before 8.6, 99.0, 37
+//   ranking of another batch     median 11.1, worst 85.3, 14 beyond 50 ms; before 15.6, 137.0, 44
+//   ranking of other nodes       median 3.1, worst 49.0, 0 beyond 50 ms; before 4.0, 64.5, 4
 // What is left of rankings looks for critical paths of pipelines with several kinds of layers.
 const fs = require("fs");
 const path = require("path");

@@ -1,6 +1,7 @@
 #include "scalemodel/schedule/pass_program.hpp"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "scalemodel/base/index.hpp"
@@ -13,7 +14,8 @@ class PassRecorder {
  public:
   using Time = std::int32_t;  ///< a node
 
-  explicit PassRecorder(std::size_t classes) : known_(kPassTimes * classes + Lasting::kOthers) {
+  explicit PassRecorder(std::size_t classes)
+      : known_(kPassTimes * classes + Lasting::kOthers), slots_(kFirstSlots) {
     terms_.push_back({});
     nodes_.push_back({});
   }
@@ -27,10 +29,10 @@ class PassRecorder {
   Time hop(Time from, double times = 1) { return push({from, from, term({Lasting::kHop, times})}); }
   Time early(Time from) { return push({from, from, term({Lasting::kEarly, -1})}); }
 
-  /// As few steps as say the same: what the end does not depend on left out, and terms added to the
+  /// As few steps as say the same: what the ends do not depend on left out, and terms added to the
   /// step before where nothing else waits for it.
-  void finish(Time end, PassProgram& program) {
-    const std::vector<int> uses = uses_up_to(end);
+  void finish(std::span<const Time> ends, PassProgram& program) {
+    const std::vector<int> uses = uses_up_to(ends);
     std::vector<std::int32_t> step_of(nodes_.size());
     program.steps_.push_back({});
     for (std::size_t i = 1; i < nodes_.size(); ++i) {
@@ -47,22 +49,48 @@ class PassRecorder {
       PassProgram::Step& before = program.steps_[at(a)];
       (before.first == PassProgram::kNothing ? before.first : before.second) = node.term;
     }
-    program.last_ = step_of[at(end)];
+    for (const Time end : ends) program.last_.push_back(step_of[at(end)]);
     program.terms_ = std::move(terms_);
   }
 
  private:
   using Lasting = PassProgram::Lasting;
   using Term = PassProgram::Term;
+  static constexpr std::size_t kFirstSlots = 4096;
 
   /// The later of two others, which are one where there is a term.
   struct Node {
     std::int32_t a = 0, b = 0, term = 0;
+
+    bool operator==(const Node&) const = default;
   };
 
+  /// The same node for what is the same.
   Time push(const Node& node) {
+    Time& number = slots_[slot_of(node)];
+    if (number != start()) return number;
     nodes_.push_back(node);
-    return static_cast<Time>(nodes_.size()) - 1;
+    const Time pushed = number = static_cast<Time>(nodes_.size()) - 1;
+    if (2 * nodes_.size() >= slots_.size()) add_slots();
+    return pushed;
+  }
+
+  std::size_t slot_of(const Node& node) const {
+    const std::uint64_t mixed = static_cast<std::uint64_t>(node.a) << 32 ^
+                                static_cast<std::uint64_t>(node.b) << 12 ^
+                                static_cast<std::uint64_t>(node.term);
+    std::size_t slot = mixed * 0x9e3779b97f4a7c15ULL >> 32;
+    for (;; ++slot) {
+      slot &= slots_.size() - 1;
+      if (slots_[slot] == start() || nodes_[at(slots_[slot])] == node) return slot;
+    }
+  }
+
+  void add_slots() {
+    slots_.assign(2 * slots_.size(), start());
+    for (std::size_t i = 1; i < nodes_.size(); ++i) {
+      slots_[slot_of(nodes_[i])] = static_cast<Time>(i);
+    }
   }
 
   std::int32_t term(const Term& wanted) {
@@ -74,10 +102,10 @@ class PassRecorder {
     return alike.emplace_back(static_cast<std::int32_t>(terms_.size()) - 1);
   }
 
-  /// How many of the nodes that an end depends on wait for each.
-  std::vector<int> uses_up_to(Time end) const {
+  /// How many of the nodes that some ends depend on wait for each.
+  std::vector<int> uses_up_to(std::span<const Time> ends) const {
     std::vector<int> uses(nodes_.size());
-    ++uses[at(end)];
+    for (const Time end : ends) ++uses[at(end)];
     for (std::size_t i = nodes_.size() - 1; i > 0; --i) {
       if (uses[i] == 0) continue;
       ++uses[at(nodes_[i].a)];
@@ -89,13 +117,19 @@ class PassRecorder {
   std::vector<Term> terms_;
   std::vector<std::vector<std::int32_t>> known_;  ///< terms, by what lasts
   std::vector<Node> nodes_;
+  std::vector<Time> slots_;  ///< nodes by what they are, or the start
 };
 
-PassProgram::PassProgram(const PassSequence& sequence, StepTrafficKind traffic) {
-  PassRecorder recorder(sequence.classes.size());
-  const PassRecorder::Time end = PipelineRun(sequence, recorder, traffic).end();
-  recorder.finish(end, *this);
-  name_what_lasts(sequence);
+PassProgram::PassProgram(std::span<const PassSequence* const> sequences, StepTrafficKind traffic) {
+  PassRecorder recorder(sequences.front()->classes.size());
+  std::vector<PassRecorder::Time> ends;
+  ends.reserve(sequences.size());
+  for (const PassSequence* sequence : sequences) {
+    ends.push_back(PipelineRun(*sequence, recorder, traffic).end());
+  }
+  recorder.finish(ends, *this);
+  name_what_lasts(*sequences.front());
+  sort();
   place();
 }
 
@@ -118,12 +152,40 @@ void PassProgram::name_what_lasts(const PassSequence& sequence) {
   for (Term& term : terms_) term.what = number[at(term.what)];
 }
 
+/// Steps that wait for equally many others in a row come one after the other: none of them waits
+/// for another, so that a processor works on several at once.
+void PassProgram::sort() {
+  std::vector<std::int32_t> row(steps_.size()), number(steps_.size());
+  for (std::size_t i = 1; i < steps_.size(); ++i) {
+    row[i] = 1 + std::max(row[at(steps_[i].a)], row[at(steps_[i].b)]);
+    if (at(row[i]) > rows_.size()) rows_.emplace_back();
+    Row& own = rows_[at(row[i]) - 1];
+    ++(steps_[i].second == kNothing ? own.of_one_term : own.of_two);
+  }
+  std::vector<Row> next(rows_.size());  // numbers of steps to come
+  std::int32_t first = 1;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    next[i] = {first, first + rows_[i].of_one_term};
+    first = next[i].of_two + rows_[i].of_two;
+  }
+  std::vector<Step> sorted(steps_.size());
+  for (std::size_t i = 1; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    Row& own = next[at(row[i]) - 1];
+    number[i] = (step.second == kNothing ? own.of_one_term : own.of_two)++;
+    sorted[at(number[i])] = {number[at(step.a)], number[at(step.b)], step.first, step.second};
+  }
+  steps_ = std::move(sorted);
+  for (std::int32_t& last : last_) last = number[at(last)];
+}
+
 void PassProgram::place() {
   std::vector<std::size_t> wanted_until(steps_.size());
   for (std::size_t i = 1; i < steps_.size(); ++i) {
     wanted_until[at(steps_[i].a)] = wanted_until[at(steps_[i].b)] = i;
   }
-  wanted_until[at(last_)] = wanted_until[at(kStart)] = steps_.size();
+  for (const std::int32_t last : last_) wanted_until[at(last)] = steps_.size();
+  wanted_until[at(kStart)] = steps_.size();
   std::vector<std::int32_t> place_of(steps_.size()), free;
   std::int32_t places = 1;  // the first holds the start
   const auto release = [&](std::int32_t step, std::size_t now) {
@@ -139,7 +201,7 @@ void PassProgram::place() {
     free.pop_back();
     placed_.push_back(placed);
   }
-  last_place_ = place_of[at(last_)];
+  for (const std::int32_t last : last_) last_places_.push_back(place_of[at(last)]);
   places_.resize(at(places));
   lane_terms_.resize(terms_.size());
   ends_.resize(steps_.size());
@@ -148,7 +210,7 @@ void PassProgram::place() {
   lasts_.resize(lasting_.size());
 }
 
-Lanes PassProgram::end(const SampledTimes& times) {
+void PassProgram::run(const SampledTimes& times) {
   lane_lasts_[Lasting::kHop] = times.of[SampledTimes::kHop];
   lane_lasts_[Lasting::kEarly] = times.of[SampledTimes::kEarly];
   for (std::size_t i = Lasting::kOthers; i < lasting_.size(); ++i) {
@@ -164,14 +226,19 @@ Lanes PassProgram::end(const SampledTimes& times) {
   Lanes* const places = places_.data();
   const Lanes* const terms = lane_terms_.data();
   places[kStart] = Lanes{};
-  for (const PlacedStep& step : placed_) {
-    places[step.to] =
-        Lanes::later(places[step.a], places[step.b], terms[step.first], terms[step.second]);
+  const PlacedStep* step = placed_.data();
+  for (const Row& row : rows_) {
+    for (const PlacedStep* const end = step + row.of_one_term; step != end; ++step) {
+      places[step->to] = Lanes::later(places[step->a], places[step->b], terms[step->first]);
+    }
+    for (const PlacedStep* const end = step + row.of_two; step != end; ++step) {
+      places[step->to] =
+          Lanes::later(places[step->a], places[step->b], terms[step->first], terms[step->second]);
+    }
   }
-  return places[last_place_];
 }
 
-std::array<PipelinePath, 2> PassProgram::paths(const PipelineTimes& a, const PipelineTimes& b) {
+void PassProgram::run(const PipelineTimes& a, const PipelineTimes& b) {
   const auto both = [&](auto time_of) { return Pair{time_of(a).base(), time_of(b).base()}; };
   lasts_[Lasting::kHop] = both([](const PipelineTimes& times) { return times.hop; });
   lasts_[Lasting::kEarly] = both([](const PipelineTimes& times) { return times.early; });
@@ -186,20 +253,27 @@ std::array<PipelinePath, 2> PassProgram::paths(const PipelineTimes& a, const Pip
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     term_lasts_[i] = terms_[i].times * lasts_[at(terms_[i].what)];
   }
-  Pair* const ends = ends_.data();
+  const Pair* const ends = ends_.data();
   const Pair* const terms = term_lasts_.data();
-  for (std::size_t i = 1; i < steps_.size(); ++i) {
-    const Step& step = steps_[i];
+  const auto later = [&](const Step& step) {
     const Pair first = ends[step.a], second = ends[step.b];
-    ends[i] = (second > first ? second : first) + terms[step.first] + terms[step.second];
+    return (second > first ? second : first) + terms[step.first];
+  };
+  const Step* step = steps_.data();
+  Pair* next = ends_.data();
+  for (const Row& row : rows_) {
+    for (const Step* const last = step + row.of_one_term; step != last;) *++next = later(*++step);
+    for (const Step* const last = step + row.of_two; step != last;) {
+      ++step;
+      *++next = later(*step) + terms[step->second];
+    }
   }
-  return {path_back(0), path_back(1)};
 }
 
-/// The path to the end of a run, from the end.
-PipelinePath PassProgram::path_back(std::size_t sample) {
+/// From its end.
+PipelinePath PassProgram::path(std::size_t sequence, std::size_t sample) {
   taken_.assign(lasting_.size(), 0);
-  for (std::int32_t i = last_; i != kStart;) {
+  for (std::int32_t i = last_[sequence]; i != kStart;) {
     const Step& step = steps_[at(i)];
     for (const std::int32_t term : {step.second, step.first}) {
       taken_[at(terms_[at(term)].what)] += terms_[at(term)].times;

@@ -5,24 +5,33 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "scalemodel/base/index.hpp"
 #include "scalemodel/schedule/pass_sequence.hpp"
 #include "scalemodel/schedule/sampled_times.hpp"
 
 namespace scalemodel::detail {
 
-/// When the passes of a sequence end, as a list of steps in an order in which each comes after
+/// When the passes of some sequences end, as a list of steps in an order in which each comes after
 /// those it waits for. The list does not depend on how long anything takes: it is made once, and
-/// run at every sample.
+/// run at every sample. What sequences of one pipeline have in common, as a step and a longer one
+/// have most of it, is listed once.
 class PassProgram {
  public:
-  PassProgram(const PassSequence& sequence, StepTrafficKind traffic);
+  /// All of them of one pipeline.
+  PassProgram(std::span<const PassSequence* const> sequences, StepTrafficKind traffic);
 
-  /// The end of the last pass and of the traffic, at each sample of a batch.
-  Lanes end(const SampledTimes& times);
-  /// The longest paths at two samples, found side by side.
-  std::array<PipelinePath, 2> paths(const PipelineTimes& a, const PipelineTimes& b);
+  /// Runs the passes at each sample of a batch.
+  void run(const SampledTimes& times);
+  /// The end of the last pass of a sequence and of its traffic in that run.
+  const Lanes& end(std::size_t sequence) const { return places_[at(last_places_[sequence])]; }
+
+  /// Runs the passes at two samples, side by side.
+  void run(const PipelineTimes& a, const PipelineTimes& b);
+  /// The longest path of a sequence at one of the two.
+  PipelinePath path(std::size_t sequence, std::size_t sample);
 
  private:
   friend class PassRecorder;
@@ -54,6 +63,10 @@ class PassProgram {
   struct PlacedStep : Step {
     std::int32_t to = 0;
   };
+  /// Steps in a row of which none waits for another, those with one term first.
+  struct Row {
+    std::int32_t of_one_term = 0, of_two = 0;
+  };
   static constexpr std::int32_t kStart = 0;    ///< step at time zero
   static constexpr std::int32_t kNothing = 0;  ///< term
 
@@ -62,15 +75,16 @@ class PassProgram {
   using Pair = double __attribute__((vector_size(2 * sizeof(double))));
 
   void name_what_lasts(const PassSequence& sequence);
+  void sort();
   void place();
-  PipelinePath path_back(std::size_t sample);
 
   std::vector<Lasting> lasting_;
   std::vector<Term> terms_;
   std::vector<Step> steps_;
-  std::int32_t last_ = kStart;
+  std::vector<std::int32_t> last_;  ///< by sequence, the step that ends it
+  std::vector<Row> rows_;
   std::vector<PlacedStep> placed_;
-  std::int32_t last_place_ = 0;
+  std::vector<std::int32_t> last_places_;
   // Room for a run.
   std::vector<Lanes> places_, lane_lasts_, lane_terms_;
   std::vector<Pair> ends_, lasts_, term_lasts_;

@@ -49,48 +49,26 @@ class Covered {
 class PathSearch {
  public:
   /// `known`: paths that need not be found again.
-  PathSearch(const PassSequence& sequence, StepTrafficKind traffic,
-             std::span<const PipelinePath> known = {})
-      : program_(sequence, traffic), known_(known.size()) {
+  explicit PathSearch(std::span<const PipelinePath> known = {}) : known_(known.size()) {
     for (const PipelinePath& path : known) sums_.add(path);
   }
 
-  /// Adds the paths of samples of the next batch that last longer than on all that are known or
-  /// found, and marks these samples.
-  void add(const SampledBatches& batches, std::array<bool, kLanes>& missing) {
-    const std::size_t number = least_.size();
-    const SampledTimes& samples = batches[number];
-    const Lanes ends = program_.end(samples);
+  /// Goes on to a batch at whose samples the sequence ends so.
+  void next(const SampledTimes& samples, const Lanes& ends) {
     sums_.set(samples);
-    Lanes longest;
-    for (std::size_t i = 0; i < known_; ++i) longest = longest.max(sums_.of(i));
+    const Lanes longest = sums_.longest(known_);
     const Lanes& least = least_.emplace_back(shortest_like(ends, longest));
-    std::uint32_t covered = longest.reaches(least);
-    by_known_.add(number, covered);
-    const auto cover = [&](std::size_t path) {
-      const std::uint32_t reached = sums_.of(known_ + path).reaches(least);
-      found_[path].covers.add(number, reached);
-      covered |= reached;
-    };
-    for (std::size_t path = 0; path < found_.size(); ++path) cover(path);
-    const auto is_covered = [&](std::size_t lane) { return (covered >> lane & 1) != 0; };
-    // Two missing paths are found at once; the first of them may make the second needless.
-    std::array<PipelinePath, 2> paths;
-    std::size_t beside = kLanes;
-    for (std::size_t i = 0; i < kLanes; ++i) {
-      if (is_covered(i)) continue;
-      const bool ready = i == beside;
-      if (!ready) {
-        beside = i + 1;
-        while (beside < kLanes && is_covered(beside)) ++beside;
-        paths = program_.paths(batches.sample(number, i),
-                               batches.sample(number, std::min(beside, kLanes - 1)));
-      }
-      sums_.add(paths[ready ? 1 : 0]);
-      found_.push_back({paths[ready ? 1 : 0], number, Covered{}});
-      cover(found_.size() - 1);
-      missing[i] = true;
-    }
+    covered_ = longest.reaches(least);
+    by_known_.add(least_.size() - 1, covered_);
+    cover(0);
+  }
+  /// Whether a sample of the batch lasts longer than on all paths that are known or found.
+  bool lacks_path(std::size_t lane) const { return (covered_ >> lane & 1) == 0; }
+  /// Adds the path of such a sample.
+  void add(const PipelinePath& path) {
+    sums_.add(path);
+    found_.push_back({path, least_.size() - 1, Covered{}});
+    cover(found_.size() - 1);
   }
 
   /// Those that together are as long as all at every sample: always the one that is so at most of
@@ -132,24 +110,32 @@ class PathSearch {
     Covered covers;
   };
 
+  /// Marks the samples of the batch at which paths from `first` on are the longest.
+  void cover(std::size_t first) {
+    const std::size_t number = least_.size() - 1;
+    const auto mark = [&](std::size_t path, std::uint32_t reached) {
+      found_[path - known_].covers.add(number, reached);
+      covered_ |= reached;
+    };
+    sums_.each_reaching(known_ + first, sums_.size(), least_.back(), mark);
+  }
+
   /// Looks at the batches before each path was found, too: there are fewer such paths with every
-  /// batch, and sums are listed anew for half as many.
+  /// batch. Listed from the last, those that are left are always the first.
   void cover_earlier(const SampledBatches& samples) {
-    PathSums later;                    // of the paths from `listed` on
-    std::size_t listed = 0, next = 0;  // the first that was found after a batch
+    PathSums later;
+    for (std::size_t path = found_.size(); path-- > 0;) {
+      if (found_[path].since > 0) later.add(found_[path].path);
+    }
+    std::size_t next = 0;  // the first that was found after a batch
     for (std::size_t batch = 0;; ++batch) {
       while (next < found_.size() && found_[next].since <= batch) ++next;
       const std::size_t left = found_.size() - next;
       if (left == 0) return;
-      if (batch == 0 || 2 * left <= later.size()) {
-        later = PathSums();
-        listed = next;
-        for (std::size_t path = next; path < found_.size(); ++path) later.add(found_[path].path);
-      }
-      later.set(samples[batch]);
-      for (std::size_t path = next; path < found_.size(); ++path) {
-        found_[path].covers.add(batch, later.of(path - listed).reaches(least_[batch]));
-      }
+      later.set(samples[batch], left);
+      later.each_reaching(0, left, least_[batch], [&](std::size_t i, std::uint32_t reached) {
+        found_[found_.size() - 1 - i].covers.add(batch, reached);
+      });
     }
   }
 
@@ -165,13 +151,17 @@ class PathSearch {
     return least;
   }
 
-  PassProgram program_;
   std::size_t known_;
   PathSums sums_;  ///< of paths that were known, then of those found
   std::vector<Found> found_;
   std::vector<Lanes> least_;  ///< that a path must last at every sample
   Covered by_known_;
+  std::uint32_t covered_ = 0;  ///< samples of the last batch, a bit for each
 };
+
+SampledParts sampled_parts(const PipelineShape& shape, StepTrafficKind traffic) {
+  return {traffic, traits_of(shape.schedule).pairs, shape.tower};
+}
 
 std::size_t kinds_of(const PipelineShape& shape) {
   std::size_t kinds = 1;
@@ -192,15 +182,37 @@ std::size_t enough_samples(const PassSequence& sequence) {
          std::clamp<std::size_t>(24'576 / sequence.turns.size(), 48, 384);
 }
 
-/// All searches of a pipeline, at the same samples until no path is missing.
-void search(std::span<PathSearch* const> searches, std::size_t enough, SampledBatches& samples) {
+/// All searches of a pipeline, one for each sequence of a program, at the same samples until no
+/// path is missing.
+void search(PassProgram& program, std::span<PathSearch* const> searches, std::size_t enough,
+            SampledBatches& samples) {
   const std::size_t most = 8 * enough;
   std::size_t explained = 0;
+  const auto lack_path = [&](std::size_t lane) {
+    return std::ranges::any_of(searches,
+                               [&](const PathSearch* one) { return one->lacks_path(lane); });
+  };
   while (explained < enough && samples.size() * kLanes < most) {
-    samples.next();
-    std::array<bool, kLanes> missing{};
-    for (PathSearch* one : searches) one->add(samples, missing);
-    for (const bool is_missing : missing) explained = is_missing ? 0 : explained + 1;
+    const std::size_t number = samples.size();
+    const SampledTimes& batch = samples.next();
+    program.run(batch);
+    for (std::size_t i = 0; i < searches.size(); ++i) searches[i]->next(batch, program.end(i));
+    // Two samples are run at once; the path of the first may make that of the second needless.
+    std::size_t beside = kLanes;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      explained = lack_path(lane) ? 0 : explained + 1;
+      if (explained > 0) continue;
+      const bool ready = lane == beside;
+      if (!ready) {
+        beside = lane + 1;
+        while (beside < kLanes && !lack_path(beside)) ++beside;
+        const PipelineTimes times = samples.sample(number, lane);
+        program.run(times, beside < kLanes ? samples.sample(number, beside) : times);
+      }
+      for (std::size_t i = 0; i < searches.size(); ++i) {
+        if (searches[i]->lacks_path(lane)) searches[i]->add(program.path(i, ready ? 1 : 0));
+      }
+    }
   }
 }
 
@@ -212,11 +224,11 @@ QuietPaths find_quiet_paths(const PipelineShape& shape, int micro_batches, bool 
   const StagePaths stages(shape);
   const std::vector<PipelinePath> along = stages.of(micro_batches),
                                   along_longer = stages.of(micro_batches + shape.pp);
-  PathSearch step(sequence, StepTrafficKind::none, along);
-  PathSearch further(longer, StepTrafficKind::none,
-                     repeats ? along_longer : std::vector<PipelinePath>{});
-  SampledBatches samples(StepTrafficKind::none, shape.tower);
-  search(std::array{&step, &further}, enough_samples(sequence), samples);
+  PassProgram program(std::array{&sequence, &longer}, StepTrafficKind::none);
+  PathSearch step(along);
+  PathSearch further(repeats ? along_longer : std::vector<PipelinePath>{});
+  SampledBatches samples(sampled_parts(shape, StepTrafficKind::none));
+  search(program, std::array{&step, &further}, enough_samples(sequence), samples);
   QuietPaths paths{step.fewest(samples), further.fewest(samples)};
   std::ranges::copy(along, std::back_inserter(paths.step));
   if (repeats) std::ranges::copy(along_longer, std::back_inserter(paths.further));
@@ -226,9 +238,10 @@ QuietPaths find_quiet_paths(const PipelineShape& shape, int micro_batches, bool 
 std::vector<PipelinePath> find_paths(const PipelineShape& shape, int micro_batches,
                                      StepTrafficKind traffic, std::span<const PipelinePath> known) {
   const PassSequence sequence(shape, micro_batches);
-  PathSearch sending(sequence, traffic, known);
-  SampledBatches samples(traffic, shape.tower);
-  search(std::array{&sending}, enough_samples(sequence), samples);
+  PassProgram program(std::array{&sequence}, traffic);
+  PathSearch sending(known);
+  SampledBatches samples(sampled_parts(shape, traffic));
+  search(program, std::array{&sending}, enough_samples(sequence), samples);
   return sending.fewest(samples);
 }
 

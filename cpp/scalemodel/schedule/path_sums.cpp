@@ -1,5 +1,7 @@
 #include "scalemodel/schedule/path_sums.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace scalemodel::detail {
@@ -22,22 +24,47 @@ void PathSums::add(const PipelinePath& path) {
     }
     end_piece();
   }
-  paths_.push_back(static_cast<std::uint32_t>(pieces_.size()));
+  paths_.push_back(
+      {static_cast<std::uint32_t>(pieces_.size()), static_cast<std::uint32_t>(listed_.size())});
 }
 
 std::uint32_t PathSums::number_of(const Sum& sum) {
-  const auto number = static_cast<std::uint32_t>(listed_.size());
-  const auto [known, is_new] = numbers_.emplace(sum, number);
-  if (is_new) {
-    listed_.push_back(sum);
-    sums_.push_back(samples_ == nullptr ? Lanes{} : value(sum));
-  }
-  return known->second;
+  if (2 * listed_.size() >= slots_.size()) add_slots();
+  std::uint32_t& number = slots_[slot_of(sum)];
+  if (number != kNothing) return number;
+  number = static_cast<std::uint32_t>(listed_.size());
+  listed_.push_back(sum);
+  sums_.push_back(samples_ == nullptr ? Lanes{} : value(sum));
+  return number;
 }
 
-void PathSums::set(const SampledTimes& samples) {
+/// The slots from the one that the hash names, of which less than half are taken.
+std::size_t PathSums::slot_of(const Sum& sum) const {
+  const std::uint64_t mixed =
+      (std::uint64_t{sum.without} << 32 | std::bit_cast<std::uint32_t>(sum.count)) ^
+      std::uint64_t{sum.place} << 24;
+  std::size_t slot = mixed * 0x9e3779b97f4a7c15ULL >> 32;
+  for (;; ++slot) {
+    slot &= slots_.size() - 1;
+    if (slots_[slot] == kNothing || listed_[slots_[slot]] == sum) return slot;
+  }
+}
+
+void PathSums::add_slots() {
+  slots_.assign(std::max<std::size_t>(64, 2 * slots_.size()), kNothing);
+  for (std::uint32_t i = 1; i < listed_.size(); ++i) slots_[slot_of(listed_[i])] = i;
+}
+
+void PathSums::set(const SampledTimes& samples, std::size_t paths) {
   samples_ = &samples;
-  for (std::size_t i = 1; i < listed_.size(); ++i) sums_[i] = value(listed_[i]);
+  const std::size_t last = paths == 0 ? 1 : paths_[paths - 1].sums;
+  Lanes sum;  // most go on from the one before
+  for (std::size_t i = 1; i < last; ++i) {
+    const Sum& next = listed_[i];
+    if (next.without + 1 != i) sum = sums_[next.without];
+    sum = sum + next.count * samples.of[next.place];
+    sums_[i] = sum;
+  }
 }
 
 }  // namespace scalemodel::detail

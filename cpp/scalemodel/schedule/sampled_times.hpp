@@ -30,7 +30,14 @@ class Lanes {
   float operator[](std::size_t lane) const { return of_[lane / kQuad][lane % kQuad]; }
   void set(std::size_t lane, float value) { of_[lane / kQuad][lane % kQuad] = value; }
 
-  /// The later of two times and then two more, one after the other.
+  /// The later of two times and then one or two more, one after the other.
+  static Lanes later(const Lanes& a, const Lanes& b, const Lanes& first) {
+    Lanes sum;
+    for (std::size_t i = 0; i < kQuads; ++i) {
+      sum.of_[i] = (b.of_[i] > a.of_[i] ? b.of_[i] : a.of_[i]) + first.of_[i];
+    }
+    return sum;
+  }
   static Lanes later(const Lanes& a, const Lanes& b, const Lanes& first, const Lanes& second) {
     Lanes sum;
     for (std::size_t i = 0; i < kQuads; ++i) {
@@ -50,13 +57,15 @@ class Lanes {
   std::uint32_t reaches(const Lanes& least) const {
     using Bits = std::int32_t __attribute__((vector_size(kQuad * sizeof(std::int32_t))));
     using Halves = std::int64_t __attribute__((vector_size(2 * sizeof(std::int64_t))));
+    std::array<Bits, kQuads> reached;
+    for (std::size_t i = 0; i < kQuads; ++i) reached[i] = of_[i] >= least.of_[i];
+    const auto any = std::bit_cast<Halves>((reached[0] | reached[1]) | (reached[2] | reached[3]));
+    if ((any[0] | any[1]) == 0) return 0;
     constexpr Bits kLow{1, 2, 4, 8};
     Bits found{};
     for (std::size_t i = 0; i < kQuads; ++i) {
-      found |= (of_[i] >= least.of_[i]) & (kLow << static_cast<int>(kQuad * i));
+      found |= reached[i] & (kLow << static_cast<int>(kQuad * i));
     }
-    const auto halves = std::bit_cast<Halves>(found);
-    if ((halves[0] | halves[1]) == 0) return 0;
     return static_cast<std::uint32_t>(found[0] | found[1] | found[2] | found[3]);
   }
   friend Lanes operator+(Lanes a, const Lanes& b) {
@@ -80,16 +89,36 @@ inline Lanes plus(const Lanes& a, const Lanes& b, double times) {
   return a + static_cast<float>(times) * b;
 }
 
-/// A batch of samples, time by time.
-struct SampledTimes {
-  explicit SampledTimes(const std::array<PipelineTimes, kLanes>& samples);
+/// Which of a pipeline's times are sampled.
+struct SampledParts {
+  StepTrafficKind traffic = StepTrafficKind::none;
+  bool pairs = false;  ///< passes run in pairs
+  bool tower = false;  ///< stands with the embedding
+};
 
-  /// Place of a time of a part, then those of what lies beside the parts.
+/// A batch of samples, time by time: those that a pipeline has, since thousands of batches are
+/// kept.
+struct SampledTimes {
+  /// All times.
+  explicit SampledTimes(const std::array<PipelineTimes, kLanes>& samples);
+  /// Room for those of some parts.
+  explicit SampledTimes(const SampledParts& parts) : of(places(parts)) {}
+
+  void set(std::size_t lane, const PipelineTimes& sample);
+
+  static constexpr std::size_t kHop = 0, kEarly = 1;
+  /// Place of a time of a part: time after time, those last that fewest pipelines have.
   static constexpr std::size_t place(std::size_t part, std::size_t time) {
-    return part * kPassTimes + time;
+    constexpr std::array<std::size_t, kPassTimes> order{0, 1,  2,  10, 11, 3, 4,
+                                                        5, 12, 13, 6,  7,  8, 9};
+    return kEarly + 1 + order[time] * kPipelineParts + part;
   }
-  static constexpr std::size_t kHop = kPipelineParts * kPassTimes, kEarly = kHop + 1;
-  std::array<Lanes, kEarly + 1> of;
+  static constexpr std::size_t kPlaces = kEarly + 1 + kPassTimes * kPipelineParts;
+
+  std::vector<Lanes> of;  ///< by place
+
+ private:
+  static std::size_t places(const SampledParts& parts);
 };
 
 /// The batches of `TypicalTimes` with some traffic, with a tower or without, one after the other:
@@ -97,7 +126,7 @@ struct SampledTimes {
 /// first batches are made once for all.
 class SampledBatches {
  public:
-  SampledBatches(StepTrafficKind traffic, bool tower) : traffic_(traffic), tower_(tower) {}
+  explicit SampledBatches(const SampledParts& parts) : parts_(parts) {}
 
   /// The next one, which lasts as long as this object.
   const SampledTimes& next();
@@ -107,8 +136,7 @@ class SampledBatches {
   PipelineTimes sample(std::size_t batch, std::size_t lane) const;
 
  private:
-  StepTrafficKind traffic_;
-  bool tower_;
+  SampledParts parts_;
   std::vector<std::shared_ptr<const SampledTimes>> taken_;
 };
 

@@ -88,10 +88,13 @@ PipelineTimes TypicalTimes::next() {
 
 /// In [0, 1), another dimension with every call.
 double TypicalTimes::fraction() {
-  static constexpr std::array<double, 30> primes{2,  3,  5,  7,  11, 13,  17,  19,  23,  29,
-                                                 31, 37, 41, 43, 47, 53,  59,  61,  67,  71,
-                                                 73, 79, 83, 89, 97, 101, 103, 107, 109, 113};
-  const double multiple = index_ * std::sqrt(primes[dimension_++]);
+  static const auto roots = [] {
+    std::array<double, 30> of{2,  3,  5,  7,  11, 13, 17, 19, 23, 29, 31,  37,  41,  43,  47,
+                              53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113};
+    for (double& each : of) each = std::sqrt(each);
+    return of;
+  }();
+  const double multiple = index_ * roots[dimension_++];
   return multiple - std::floor(multiple);
 }
 
