@@ -144,6 +144,20 @@ inline DecoderShape gpt3_shape() {
   return s;
 }
 
+/// Layers of widths that can be counted by hand, gated.
+inline DecoderShape hand_sized_shape(int layers) {
+  DecoderShape s;
+  s.layers = layers;
+  s.hidden = 64;
+  s.vocab = 100;
+  s.heads = 8;
+  s.kv_heads = 2;
+  s.head_dim = 16;
+  s.ffn = 256;
+  s.gated = true;
+  return s;
+}
+
 /// 7 billion parameters, gated.
 inline DecoderShape dense_7b_shape() {
   DecoderShape s;

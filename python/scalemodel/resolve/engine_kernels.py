@@ -16,6 +16,7 @@ from scalemodel.resolve.kernel_tables import (
     kernels,
     nearest_kernel,
 )
+from scalemodel.resolve.reader import Reader
 
 _EXPERT_LABELS = ("kernel", "op", "dtype", "engine", "version", "always_gated")
 _DISPATCH_LABELS = ("mode", "op", "scope", "engine", "version", "follows_dtype")
@@ -141,6 +142,25 @@ def in_a_model(record: _core.GroupedGemmKernel) -> _core.GroupedGemmKernel:
     1.0
     """
     return record.replace(cached_speedup=1.0, computes_remote=False)
+
+
+def in_reserved_rows(
+    accelerator: str, experts: _core.GroupedGemmKernel, asked: Mapping[str, Any], key: str
+) -> _core.GroupedGemmKernel:
+    """Experts in a layout that reserves tiles for all tokens that could come, where it does."""
+
+    def told(name: str) -> float:
+        return Reader(asked.get(name, {}), f"kernels.experts.{name}").number(key, 0.0)
+
+    if not told("reserved_rows"):
+        return experts
+    table = accelerator_table(accelerator).get("elementwise", {})
+    launch_s = Reader(table, f"{accelerator}.elementwise").quantity("launch", "s", 0.0)
+    return experts.replace(
+        reserved_rows=told("reserved_rows"),
+        inner_passes=told("inner_passes"),
+        launch_s=experts.launch_s + told("beside") * launch_s,
+    )
 
 
 def received_experts(

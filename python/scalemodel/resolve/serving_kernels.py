@@ -18,6 +18,7 @@ from scalemodel.resolve.engine_kernels import (
     encoder_kernel,
     expert_kernel,
     in_a_model,
+    in_reserved_rows,
     is_own,
     received_experts,
 )
@@ -208,25 +209,6 @@ def _attention_constants(
     return constants
 
 
-def _reserved(
-    accelerator: str, experts: _core.GroupedGemmKernel, asked: Mapping[str, Any], key: str
-) -> _core.GroupedGemmKernel:
-    """Experts in a layout that reserves tiles for all tokens that could come, where it does."""
-
-    def told(name: str) -> float:
-        return Reader(asked.get(name, {}), f"kernels.experts.{name}").number(key, 0.0)
-
-    if not told("reserved_rows"):
-        return experts
-    table = accelerator_table(accelerator).get("elementwise", {})
-    launch_s = Reader(table, f"{accelerator}.elementwise").quantity("launch", "s", 0.0)
-    return experts.replace(
-        reserved_rows=told("reserved_rows"),
-        inner_passes=told("inner_passes"),
-        launch_s=experts.launch_s + told("beside") * launch_s,
-    )
-
-
 def _expert_constants(
     accelerator: str, form: WeightFormat, asked: Mapping[str, Any], dispatch: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -248,7 +230,7 @@ def _expert_constants(
             compute_fraction=pace * experts.compute_fraction,
             memory_fraction=pace * experts.memory_fraction,
         )
-    experts = _reserved(accelerator, experts, asked, f"{built_for}_{stored}")
+    experts = in_reserved_rows(accelerator, experts, asked, f"{built_for}_{stored}")
     same_format = form.linear == form.experts or form.experts == "bfloat16"
     as_linear = bool(asked.get("else_linear") and not measured and same_format)
     received = received_experts(accelerator, stored, dispatch)

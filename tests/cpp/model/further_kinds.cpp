@@ -11,18 +11,7 @@ namespace {
 
 using testing::Approx;
 
-DecoderShape decoder() {
-  DecoderShape s;
-  s.layers = 4;
-  s.hidden = 64;
-  s.vocab = 100;
-  s.heads = 8;
-  s.kv_heads = 2;
-  s.head_dim = 16;
-  s.ffn = 256;
-  s.gated = true;
-  return s;
-}
+DecoderShape decoder() { return testing::hand_sized_shape(4); }
 
 VisionShape tower() {
   VisionShape v;
