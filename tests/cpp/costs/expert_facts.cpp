@@ -11,19 +11,19 @@ namespace {
 
 using testing::about_equal;
 
-constexpr double kTokens = 4096;
-constexpr auto kNone = static_cast<std::size_t>(Recompute::none);
+constexpr double kRoutedTokens = 4096;
+constexpr auto kKept = static_cast<std::size_t>(Recompute::none);
 
-struct Case {
+struct RoutedCase {
   DecoderShape shape = testing::latent_experts_shape();
   Precision precision = Precision::bf16;
   Stack stack = testing::plain_sum_stack();
   Strategy strategy = testing::degrees(1, 1, 1, 8);
 };
 
-Cell cell_of(const Case& c) {
+Cell routed_cell_of(const RoutedCase& c) {
   Tables tables(make_decoder(c.shape), testing::reference_cluster(64),
-                testing::training(64, static_cast<int>(kTokens), c.precision), c.stack);
+                testing::training(64, static_cast<int>(kRoutedTokens), c.precision), c.stack);
   tables.tabulate(c.strategy);
   const Cell* cell =
       tables.find_cell(c.strategy, resolve_degrees(c.strategy, tables.cluster(), tables.task()));
@@ -31,51 +31,53 @@ Cell cell_of(const Case& c) {
   return *cell;
 }
 
-Bytes saved(const Case& c, std::size_t kind) { return cell_of(c).layers[kind].saved[kNone]; }
+Bytes saved_of(const RoutedCase& c, std::size_t kind) {
+  return routed_cell_of(c).layers[kind].saved[kKept];
+}
 
-constexpr std::size_t kExperts = 1;  // behind the leading dense layers
+constexpr std::size_t kRouted = 1;  // behind the leading dense layers
 
 TEST_CASE("by hand: outputs of experts are saved for the router's weights, or weighted before") {
-  Case c;
-  const Bytes outputs = saved(c, kExperts);
+  RoutedCase c;
+  const Bytes outputs = saved_of(c, kRouted);
   c.stack.weighted_activation = true;
-  const double copies = kTokens * c.shape.experts_per_token;
-  CHECK(about_equal(outputs - saved(c, kExperts), Bytes{copies * c.shape.hidden * 2}));
+  const double copies = kRoutedTokens * c.shape.experts_per_token;
+  CHECK(about_equal(outputs - saved_of(c, kRouted), Bytes{copies * c.shape.hidden * 2}));
 }
 
 TEST_CASE("by hand: what activations read is saved in the format of the linear layers") {
-  Case c;
+  RoutedCase c;
   c.precision = Precision::fp8;
-  const Bytes wide = saved(c, kExperts);
+  const Bytes wide = saved_of(c, kRouted);
   c.stack.narrow_activations = true;
-  const double copies = kTokens * c.shape.experts_per_token;
-  const double shared = kTokens * c.shape.shared_experts;
+  const double copies = kRoutedTokens * c.shape.experts_per_token;
+  const double shared = kRoutedTokens * c.shape.shared_experts;
   const double values = 2 * (copies * c.shape.expert_ffn + shared * c.shape.expert_ffn);
-  CHECK(about_equal(wide - saved(c, kExperts), Bytes{values}));
+  CHECK(about_equal(wide - saved_of(c, kRouted), Bytes{values}));
   c.precision = Precision::bf16;
-  const Bytes same = saved(c, kExperts);
+  const Bytes same = saved_of(c, kRouted);
   c.stack.narrow_activations = false;
-  CHECK(saved(c, kExperts) == same);
+  CHECK(saved_of(c, kRouted) == same);
 }
 
 TEST_CASE(
     "by hand: every module of multi-token prediction holds its loss until the backward pass") {
-  Case c;
+  RoutedCase c;
   c.stack.fused_loss = true;
   const auto head_of = [&](int modules) {
     c.shape.mtp_layers = modules;
-    return cell_of(c).head;
+    return routed_cell_of(c).head;
   };
   const EndCost none = head_of(0), two = head_of(2);
-  const double logits = kTokens * c.shape.vocab;
+  const double logits = kRoutedTokens * c.shape.vocab;
   CHECK(about_equal(two.working - none.working, Bytes{2 * logits * 2}));
-  CHECK(about_equal(two.saved - none.saved, Bytes{2 * kTokens * c.shape.hidden * 2 * 5}));
+  CHECK(about_equal(two.saved - none.saved, Bytes{2 * kRoutedTokens * c.shape.hidden * 2 * 5}));
   c.stack.fused_loss = false;  // a softmax in FP32
   CHECK(about_equal(head_of(2).working - head_of(0).working, Bytes{2 * logits * 4}));
 }
 
 TEST_CASE("by hand: a state space saves what its norm and its output projection read") {
-  Case c;
+  RoutedCase c;
   c.shape = testing::dense_7b_shape();
   c.strategy = testing::degrees(1, 1, 1, 1);
   c.shape.mixers = "R";
@@ -86,45 +88,45 @@ TEST_CASE("by hand: a state space saves what its norm and its output projection 
   c.shape.scan_value_dim = 64;
   c.shape.scan_chunk = 128;
   c.shape.conv_width = 4;
-  const Bytes inside = saved(c, 0);
+  const Bytes inside = saved_of(c, 0);
   c.stack.fused_mixer = false;
-  CHECK(about_equal(saved(c, 0) - inside, Bytes{kTokens * 64 * 64 * (2 + 2)}));
+  CHECK(about_equal(saved_of(c, 0) - inside, Bytes{kRoutedTokens * 64 * 64 * (2 + 2)}));
 }
 
 TEST_CASE("by hand: a token whose experts lie in few groups reaches few nodes") {
   CHECK(dispatched_copies(8, 8, false) == 8);
   CHECK(dispatched_copies(8, 4, true) == testing::Approx(4 * (1 - 0.1001129150390625)));
   CHECK(dispatched_copies(8, 1, true) == testing::Approx(1));
-  Case c;
+  RoutedCase c;
   c.strategy = testing::degrees(1, 1, 1, 64);  // eight nodes
   c.stack.deduplicated_between = true;
-  const Seconds anywhere = cell_of(c).layers[kExperts].forward.ep;
+  const Seconds anywhere = routed_cell_of(c).layers[kRouted].forward.ep;
   c.shape.expert_groups = 8;
   c.shape.groups_per_token = 4;
-  const Seconds limited = cell_of(c).layers[kExperts].forward.ep;
+  const Seconds limited = routed_cell_of(c).layers[kRouted].forward.ep;
   CHECK(limited < anywhere);
   const int k = c.shape.experts_per_token;
   CHECK(limited >
         (dispatched_copies(k, 4, true) / dispatched_copies(k, 8, true) - 0.01) * anywhere);
   c.shape.groups_per_token = 8;
-  CHECK(about_equal(cell_of(c).layers[kExperts].forward.ep, anywhere));
+  CHECK(about_equal(routed_cell_of(c).layers[kRouted].forward.ep, anywhere));
 }
 
 TEST_CASE("by hand: a node that holds two groups is missed by tokens that visit neither") {
-  Case c;
+  RoutedCase c;
   c.strategy = testing::degrees(1, 1, 1, 32);  // four nodes
   c.stack.deduplicated_between = true;
-  const Seconds anywhere = cell_of(c).layers[kExperts].forward.ep;
+  const Seconds anywhere = routed_cell_of(c).layers[kRouted].forward.ep;
   c.shape.expert_groups = 8;
   c.shape.groups_per_token = 4;
-  const Seconds limited = cell_of(c).layers[kExperts].forward.ep;
+  const Seconds limited = routed_cell_of(c).layers[kRouted].forward.ep;
   // None, one or two of its groups are among four of eight: 15, 40 and 15 of 70 ways.
   const int k = c.shape.experts_per_token;
   const double missed = (15 + 40 * std::pow(0.75, k) + 15 * std::pow(0.5, k)) / 70;
   const double share = 4 * (1 - missed) / dispatched_copies(k, 4, true);
   CHECK(limited / anywhere == testing::Approx(share).epsilon(0.02));
   c.shape.groups_per_token = 8;  // all of them
-  CHECK(cell_of(c).layers[kExperts].forward.ep < 1.02 * anywhere);
+  CHECK(routed_cell_of(c).layers[kRouted].forward.ep < 1.02 * anywhere);
 }
 
 TEST_CASE("groups of experts are some of those that there are") {
@@ -142,19 +144,19 @@ TEST_CASE("groups of experts are some of those that there are") {
 }
 
 TEST_CASE("tokens sent in eight bits, with a scale for 128 of them, are half of the exchange") {
-  Case c;
+  RoutedCase c;
   c.precision = Precision::fp8;
   c.strategy = testing::degrees(1, 1, 1, 64);
-  const Seconds wide = cell_of(c).layers[kExperts].forward.ep;
+  const Seconds wide = routed_cell_of(c).layers[kRouted].forward.ep;
   c.stack.narrow_dispatch = true;
-  const Seconds narrow = cell_of(c).layers[kExperts].forward.ep;
+  const Seconds narrow = routed_cell_of(c).layers[kRouted].forward.ep;
   // (1 + 1/32) / 2 of the way there, all of the way back; messages have a start of their own.
   CHECK(narrow < wide);
   CHECK(narrow > (0.5 * (1 + 1.03125 / 2) - 0.001) * wide);
   c.precision = Precision::bf16;
-  const Seconds same = cell_of(c).layers[kExperts].forward.ep;
+  const Seconds same = routed_cell_of(c).layers[kRouted].forward.ep;
   c.stack.narrow_dispatch = false;
-  CHECK(cell_of(c).layers[kExperts].forward.ep == same);
+  CHECK(routed_cell_of(c).layers[kRouted].forward.ep == same);
 }
 
 }  // namespace
