@@ -12,12 +12,12 @@ Mean errors of the larger sizes in percent, without and with the measured size
 ===================  ========  ====  =======  ====
 constants            layout    runs  without  with
 ===================  ========  ====  =======  ====
-source never seen    the same  199   7.0      3.1
-source never seen    another   105   9.4      6.8
-no named stack       the same  199   14.3     4.3
-no named stack       another   105   14.6     10.8
-fitted to the runs   the same  199   4.2      3.3
-fitted to the runs   another   105   5.1      5.0
+source never seen    the same  199   6.9      3.1
+source never seen    another   105   9.5      6.9
+no named stack       the same  199   14.6     4.3
+no named stack       another   105   14.7     10.9
+fitted to the runs   the same  199   4.1      3.2
+fitted to the runs   another   105   5.0      5.0
 ===================  ========  ====  =======  ====
 
 *The same* layout: nothing but the number of replicas grows. From runs of one node it is 15 runs,

@@ -294,22 +294,21 @@ def test_stages_of_deepseek_v3() -> None:
     """H800 hours of DeepSeek-V3, 14.8T tokens, then 1,000 steps each of 32K and 128K.
 
     Published are 2,664K hours of pre-training and 119K of both extensions (arXiv 2412.19437, table
-    1, sections 4.2 and 4.3); the layouts of the extensions are not. That of pre-training is
-    predicted 6 % too fast, but holds 151 GiB as Megatron Bridge runs it, where HAI-LLM keeps
-    activations in FP8. With the best strategies that fit, pre-training is predicted 37 % too long
-    (3,652K) and the extensions 23 % too short (91K): 2.4 % of the whole, published 4.3 %. The
-    bounds are as wide as these errors.
+    1, sections 4.2 and 4.3); the layouts of the extensions are not. In HAI-LLM that of pre-training
+    is predicted 8 % too fast, and its first and last stages hold 90 GiB where the report says
+    nothing of their loss. With the best strategies that fit, pre-training takes 2,710K, 2 % too
+    long, the extensions 89K, 25 % too short: 3.3 % of the whole, published 4.3 %.
     """
     cluster = sm.cluster({"accelerator": "h800_sxm_80"}, nodes=256)
 
     def task(batch: int, sequence: int) -> sm.Training:
         return sm.Training(global_batch=batch, sequence=sequence, precision="fp8")
 
-    stack = "megatron_bridge_2025_11"
+    stack = "hai_llm_2024"
     published = sm.Strategy(pp=16, ep=64, schedule="dualpipe", recompute="selective")
     step = sm.estimate("deepseek_v3", cluster, task(15360, 4096), published, stack=stack)
     steps = 14.8e12 / (15360 * 4096)
-    assert step.step_time_s * steps * 2048 / 3600 == pytest.approx(2664e3, rel=0.07)  # -6 %
+    assert step.step_time_s * steps * 2048 / 3600 == pytest.approx(2664e3, rel=0.08)
     assert step.verdict == "out_of_memory"
 
     def best(batch: int, sequence: int) -> sm.Estimate:
@@ -325,15 +324,15 @@ def test_stages_of_deepseek_v3() -> None:
         price=2.0,
     )
     pretrain, *longer = (one.accelerator_hours or 0.0 for one in plan.stages)
-    assert pretrain == pytest.approx(2664e3, rel=0.4)
-    assert sum(longer) == pytest.approx(119e3, rel=0.4)
+    assert pretrain == pytest.approx(2664e3, rel=0.05)
+    assert sum(longer) == pytest.approx(119e3, rel=0.3)
     assert 1 / 2 < sum(longer) / pretrain / (119 / 2664) < 2
     # Both extensions have as many tokens; the longer one takes longer.
     assert plan.stages[1].tokens == plan.stages[2].tokens
     assert longer[0] < longer[1]
     assert plan.costliest == "pretrain"
     # 5.576M USD for all stages, at the same price.
-    assert plan.cost_usd == pytest.approx(5.576e6, rel=0.4)
+    assert plan.cost_usd == pytest.approx(5.576e6, rel=0.05)
 
 
 # ------------------------------------------------------------------------------------ bad input

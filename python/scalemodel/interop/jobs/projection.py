@@ -331,8 +331,8 @@ def project(
 
     What the estimate misses on the node is carried over. Of 199 published runs that differ from a
     smaller one in the number of replicas alone, predicted by constants that have not seen their
-    source, the mean error is 7.0 % as predicted and 3.1 % with the smaller run known; without a
-    named stack 14.3 and 4.3 %. Of 105 in another layout it is 9.4 and 6.8 % (14.6 and 10.8 %).
+    source, the mean error is 6.9 % as predicted and 3.1 % with the smaller run known; without a
+    named stack 14.6 and 4.3 %. Of 105 in another layout it is 9.5 and 6.9 % (14.7 and 10.9 %).
     Intervals come from the same runs, which `scalemodel.validation.projection` goes through again;
     no published run tells how the parts of a trace carry over apart from the whole.
 

@@ -66,7 +66,9 @@ _MEGATRON: Final[dict[str, Fact]] = {
     "selective": _stated("recompute_modules"),
     "selective_modules": _stated("recompute_modules"),
     "fused_norm": _fixed(True, "Transformer Engine fuses norms"),
-    "joint_norm_gradients": _fixed(True, "Transformer Engine's norms return both at once"),
+    "joint_norm_gradients": _release(
+        "Transformer Engine's norms return both at once, Apex's do not"
+    ),
     "fused_activation": _stated("bias_activation_fusion", "bias_swiglu_fusion", "bias_gelu_fusion"),
     "fused_rope": _stated("apply_rope_fusion"),
     "fused_loss": _stated("cross_entropy_loss_fusion"),
