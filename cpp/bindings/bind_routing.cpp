@@ -51,7 +51,7 @@ Flows make_flows(const IndexColumn& job, const IndexColumn& group, const IndexCo
     if (flows.group[f] < next || flows.group[f] > next + (f == 0 ? 0 : 1)) {
       reject_flow("group", f, "consecutive from 0");
     }
-    if (!(flows.bytes[f] > 0 && flows.bytes[f] < 1e18)) {
+    if (!(flows.bytes[f] > 0) || !(flows.bytes[f] < 1e18)) {
       reject_flow("size_bytes", f, "above 0 and below 1e18");
     }
     flows.groups = flows.group[f] + 1;
@@ -302,6 +302,7 @@ py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOpti
   if (!(step_latency_s >= 0)) throw MalformedQuestion("step_latency_s: must be at least 0");
   const PathLimits limits = limits_of(max_paths, detours);
   std::vector<NetworkChange> changes;
+  changes.reserve(rows.size());
   for (const auto& [time, after] : rows) changes.push_back({Seconds{time}, after});
   std::vector<double> isolated;
   std::size_t disconnected = 0;

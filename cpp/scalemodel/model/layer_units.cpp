@@ -210,8 +210,8 @@ LayerOperator& add_whole(Unit& unit, std::string_view name, double columns, doub
   return unit.operators.emplace_back(gemm(name, columns, depth, Cut::none));
 }
 
-void add_scores(Unit& unit, double experts, double hidden, bool biased) {
-  LayerOperator router = gemm("router", experts, hidden, Cut::none);
+void add_scores(Unit& unit, double experts, double depth, bool biased) {
+  LayerOperator router = gemm("router", experts, depth, Cut::none);
   router.routes = true;
   router.bias = biased ? experts : 0;
   unit.operators.push_back(router);
