@@ -245,7 +245,7 @@ using PatternRow = std::tuple<TrafficPattern, std::vector<std::vector<std::int32
 Flows pattern_flows(const std::vector<PatternRow>& jobs) {
   Flows flows;
   for (const auto& [pattern, groups, size, shape] : jobs) {
-    if (!(size > 0 && size < 1e18)) {
+    if (!(size > 0) || !(size < 1e18)) {
       throw MalformedQuestion("size_bytes: must be above 0 and below 1e18");
     }
     open_job(flows);
