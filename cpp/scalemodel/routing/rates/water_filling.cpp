@@ -68,7 +68,7 @@ void WaterFilling::list_users(const Incidence& uses) {
 
 /// Builds the heap of links with several users and the caps of links with one.
 template <bool weighted>
-void WaterFilling::start(const Incidence& uses, std::span<double> value) {
+void WaterFilling::start(std::span<double> value) {
   std::ranges::fill(value, kInfinity);
   heap_.clear();
   for (std::size_t e = 0; e < links_.size(); ++e) {
@@ -135,7 +135,7 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
   links_.resize(capacity.size());
   for (std::size_t e = 0; e < capacity.size(); ++e) links_[e] = {capacity[e], 0};
   list_users<weighted>(uses);
-  start<weighted>(uses, value);
+  start<weighted>(value);
   // Entities are met in the order of links: of millions, each value written would wait for memory.
   const bool defers = value.size() > kEntitiesAtHand;
   if (defers) level_.assign(links_.size(), kInfinity);

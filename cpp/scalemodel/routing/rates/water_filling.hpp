@@ -53,7 +53,7 @@ class WaterFilling {
   template <bool weighted>
   void list_users(const Incidence& uses);
   template <bool weighted>
-  void start(const Incidence& uses, std::span<double> value);
+  void start(std::span<double> value);
   template <bool weighted>
   void freeze(std::int32_t entity, double at, const Incidence& uses);
   template <bool weighted>
