@@ -19,7 +19,7 @@ LAYERS = (2, 6)
 _SIZES = {"hidden": 16, "heads": 2, "ffn": 32, "vocab": 16, "positions": 8}
 _TOKENS = 8
 _WARM_UP = 20
-#: Twice the second-level cache of a core.
+#: Twice the second-level cache that cores of servers have at most.
 _EVICTED_BYTES = 4 * 2**20
 
 
