@@ -207,7 +207,6 @@ void PassProgram::place() {
   ends_.resize(steps_.size());
   term_lasts_.resize(terms_.size());
   lane_lasts_.resize(lasting_.size());
-  lasts_.resize(lasting_.size());
 }
 
 void PassProgram::run(const SampledTimes& times) {
@@ -238,29 +237,18 @@ void PassProgram::run(const SampledTimes& times) {
   }
 }
 
-void PassProgram::run(const PipelineTimes& a, const PipelineTimes& b) {
-  const auto both = [&](auto time_of) { return Pair{time_of(a).base(), time_of(b).base()}; };
-  lasts_[Lasting::kHop] = both([](const PipelineTimes& times) { return times.hop; });
-  lasts_[Lasting::kEarly] = both([](const PipelineTimes& times) { return times.early; });
-  for (std::size_t i = Lasting::kOthers; i < lasting_.size(); ++i) {
-    Pair sum{};
-    for (const Share& s : lasting_[i].shares) {
-      sum +=
-          s.count * both([&](const PipelineTimes& times) { return times.parts[s.part][s.time]; });
-    }
-    lasts_[i] = sum;
-  }
+void PassProgram::trace(const Traced& lanes) {
   for (std::size_t i = 0; i < terms_.size(); ++i) {
-    term_lasts_[i] = terms_[i].times * lasts_[at(terms_[i].what)];
+    for (std::size_t k = 0; k < kTraced; ++k) term_lasts_[i][k] = lane_terms_[i][lanes[k]];
   }
-  const Pair* const ends = ends_.data();
-  const Pair* const terms = term_lasts_.data();
+  const Ends* const ends = ends_.data();
+  const Ends* const terms = term_lasts_.data();
   const auto later = [&](const Step& step) {
-    const Pair first = ends[step.a], second = ends[step.b];
+    const Ends first = ends[step.a], second = ends[step.b];
     return (second > first ? second : first) + terms[step.first];
   };
   const Step* step = steps_.data();
-  Pair* next = ends_.data();
+  Ends* next = ends_.data();
   for (const Row& row : rows_) {
     for (const Step* const last = step + row.of_one_term; step != last;) *++next = later(*++step);
     for (const Step* const last = step + row.of_two; step != last;) {
@@ -271,14 +259,14 @@ void PassProgram::run(const PipelineTimes& a, const PipelineTimes& b) {
 }
 
 /// From its end.
-PipelinePath PassProgram::path(std::size_t sequence, std::size_t sample) {
+PipelinePath PassProgram::path(std::size_t sequence, std::size_t traced) {
   taken_.assign(lasting_.size(), 0);
   for (std::int32_t i = last_[sequence]; i != kStart;) {
     const Step& step = steps_[at(i)];
     for (const std::int32_t term : {step.second, step.first}) {
       taken_[at(terms_[at(term)].what)] += terms_[at(term)].times;
     }
-    i = ends_[at(step.b)][sample] > ends_[at(step.a)][sample] ? step.b : step.a;
+    i = ends_[at(step.b)][traced] > ends_[at(step.a)][traced] ? step.b : step.a;
   }
   PipelinePath path;
   path.hops = taken_[Lasting::kHop];

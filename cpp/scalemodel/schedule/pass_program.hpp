@@ -28,10 +28,13 @@ class PassProgram {
   /// The end of the last pass of a sequence and of its traffic in that run.
   const Lanes& end(std::size_t sequence) const { return places_[at(last_places_[sequence])]; }
 
-  /// Runs the passes at two samples, side by side.
-  void run(const PipelineTimes& a, const PipelineTimes& b);
-  /// The longest path of a sequence at one of the two.
-  PipelinePath path(std::size_t sequence, std::size_t sample);
+  /// Samples whose paths are looked for at once.
+  static constexpr std::size_t kTraced = 4;
+  using Traced = std::array<std::size_t, kTraced>;  ///< lanes, not all of which need differ
+  /// Runs the passes at some samples of the last batch once more, keeping when each of them ends.
+  void trace(const Traced& lanes);
+  /// The longest path of a sequence at one of these.
+  PipelinePath path(std::size_t sequence, std::size_t traced);
 
  private:
   friend class PassRecorder;
@@ -70,9 +73,10 @@ class PassProgram {
   static constexpr std::int32_t kStart = 0;    ///< step at time zero
   static constexpr std::int32_t kNothing = 0;  ///< term
 
-  /// Times at two samples. In a vector the later of two is one instruction, where it is a branch
-  /// for most compilers, which nothing can foresee.
-  using Pair = double __attribute__((vector_size(2 * sizeof(double))));
+  /// Times at the samples that are traced. In a vector the later of two is one instruction, where
+  /// it is a branch for most compilers, which nothing can foresee. In single precision: of two ends
+  /// that it cannot tell apart either may be the later.
+  using Ends = float __attribute__((vector_size(kTraced * sizeof(float))));
 
   void name_what_lasts(const PassSequence& sequence);
   void sort();
@@ -87,7 +91,7 @@ class PassProgram {
   std::vector<std::int32_t> last_places_;
   // Room for a run.
   std::vector<Lanes> places_, lane_lasts_, lane_terms_;
-  std::vector<Pair> ends_, lasts_, term_lasts_;
+  std::vector<Ends> ends_, term_lasts_;
   std::vector<double> taken_;
 };
 

@@ -74,8 +74,4 @@ const SampledTimes& SampledBatches::next() {
   return *taken_.emplace_back(known[batch]);
 }
 
-PipelineTimes SampledBatches::sample(std::size_t batch, std::size_t lane) const {
-  return typical_times(parts_, batch * kLanes + lane).next();
-}
-
 }  // namespace scalemodel::detail

@@ -132,8 +132,6 @@ class SampledBatches {
   const SampledTimes& next();
   std::size_t size() const { return taken_.size(); }
   const SampledTimes& operator[](std::size_t batch) const { return *taken_[batch]; }
-  /// One of the samples of a batch, in double precision.
-  PipelineTimes sample(std::size_t batch, std::size_t lane) const;
 
  private:
   SampledParts parts_;

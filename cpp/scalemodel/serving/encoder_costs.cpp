@@ -152,12 +152,13 @@ Seconds StepTimes::encoder_time(const VisionTower& tower, double patches, double
 Seconds StepTimes::source_keys_time(const Model& model, double tokens, double sources) const {
   const double stage = std::ceil(1.0 * model.layers() / layout_.pp) / model.layers();
   Seconds time;
-  for (const std::uint8_t kind : model.layer_kind) {
+  for (std::size_t kind = 0; kind < model.kinds.size(); ++kind) {
+    const auto layers = static_cast<double>(std::ranges::count(model.layer_kind, kind));
     for (const Unit& unit : model.kinds[kind].units) {
       for (const LayerOperator& op : unit.operators) {
         if (op.kind != OperatorKind::gemm || !op.of_source) continue;
-        time += linear(Shared::kLinear, sources * tokens, op.local_columns(layout_.tp),
-                       op.local_depth(layout_.tp), op.copies, false);
+        time += layers * linear(Shared::kLinear, sources * tokens, op.local_columns(layout_.tp),
+                                op.local_depth(layout_.tp), op.copies, false);
       }
     }
   }

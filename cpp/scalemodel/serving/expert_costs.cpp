@@ -180,9 +180,10 @@ void StepTimes::add_routed(TokenCost& cost, const LayerKind& kind, double m, dou
   const auto make = [&] { return routed(kind, m, tokens); };
   const Routed found =
       shared_ != nullptr
-          ? shared_->routed.of(key_of<6>(&ff, tokens, own, layout_.ep, layout_.stage_ranks(),
-                                         2 * layout_.redundant_experts + (single ? 1 : 0)),
-                               make)
+          ? shared_->routed.of(
+                key_of<6>(shared_->first_alike(ff), tokens, own, layout_.ep, layout_.stage_ranks(),
+                          2 * layout_.redundant_experts + (single ? 1 : 0)),
+                make)
           : make();
   const Exchange& best = found.way;
   const Seconds waits = 2 * wait(layout_.stage_ranks());

@@ -227,6 +227,15 @@ class StepTimes {
 
     Memo<Seconds, 6> seconds;
     Memo<Routed, 6> routed;
+    std::vector<const FeedForwardShape*> experts;  ///< that differ, of the question's model
+
+    /// The first of those that are alike: kinds of layers often differ in their mixers alone.
+    const FeedForwardShape* first_alike(const FeedForwardShape& shape) {
+      for (const FeedForwardShape* known : experts) {
+        if (*known == shape) return known;
+      }
+      return experts.emplace_back(&shape);
+    }
   };
   /// What steps take on layouts that differ in the ranks of their experts alone, each value
   /// computed once: what attention takes, and the exchange of those that share a sequence.

@@ -1,5 +1,6 @@
 // What a step costs by its tokens alone: layers without attention, and the head.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "scalemodel/collectives/collectives.hpp"
@@ -48,9 +49,16 @@ Seconds StepTimes::elementwise_time(double bytes, double fraction) const {
 /// average one (Renyi, Acta Math. Hung. 4 (1953)).
 Seconds StepTimes::wait(int ranks) const {
   constexpr int kFitted = 8;
+  constexpr std::size_t kListed = 1025;  // one sum after the other, once
+  static const std::array<double, kListed> listed = [] {
+    std::array<double, kListed> sums{};
+    for (std::size_t n = 2; n < kListed; ++n) sums[n] = sums[n - 1] + 1.0 / static_cast<double>(n);
+    return sums;
+  }();
   const auto lag = [](int n) {
-    double sum = 0;
-    for (int i = 2; i <= n; ++i) sum += 1.0 / i;
+    const auto last = std::min(static_cast<std::size_t>(n), kListed - 1);
+    double sum = listed[last];
+    for (int i = static_cast<int>(last) + 1; i <= n; ++i) sum += 1.0 / i;
     return sum;
   };
   return lag(ranks) / lag(kFitted) * engine_.collective_wait;
