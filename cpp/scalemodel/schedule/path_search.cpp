@@ -11,6 +11,7 @@
 
 #include "scalemodel/schedule/pass_program.hpp"
 #include "scalemodel/schedule/path_sums.hpp"
+#include "scalemodel/schedule/rough_sums.hpp"
 #include "scalemodel/schedule/stage_paths.hpp"
 
 namespace scalemodel::detail {
@@ -72,8 +73,9 @@ class PathSearch {
   }
 
   /// Those that together are as long as all at every sample: always the one that is so at most of
-  /// the samples left. `samples`: all that were added.
-  std::vector<PipelinePath> fewest(const SampledBatches& samples) {
+  /// the samples left, up to as many as are looked through. `samples`: all that were added.
+  /// `beside`: others that are looked through with them.
+  std::vector<PipelinePath> fewest(const SampledBatches& samples, std::size_t beside = 0) {
     Covered taken(samples.size());
     taken.add(by_known_);
     // How many samples a path covered when it was last looked at, never less than it covers now.
@@ -87,7 +89,7 @@ class PathSearch {
       candidates.emplace(found_[i].covers.beyond(taken), i);
     }
     std::vector<PipelinePath> kept;
-    while (!candidates.empty()) {
+    while (!candidates.empty() && kept.size() + beside < kMaxRows) {
       const std::size_t path = candidates.top().second;
       candidates.pop();
       const Candidate now{found_[path].covers.beyond(taken), path};
@@ -238,7 +240,8 @@ QuietPaths find_quiet_paths(const PipelineShape& shape, int micro_batches, bool 
   PathSearch further(repeats ? along_longer : std::vector<PipelinePath>{});
   SampledBatches samples(sampled_parts(shape, StepTrafficKind::none));
   search(program, sequence, std::array{&step, &further}, samples);
-  QuietPaths paths{step.fewest(samples), further.fewest(samples)};
+  QuietPaths paths{step.fewest(samples, along.size()),
+                   further.fewest(samples, along_longer.size())};
   std::ranges::copy(along, std::back_inserter(paths.step));
   if (repeats) std::ranges::copy(along_longer, std::back_inserter(paths.further));
   return paths;
