@@ -114,6 +114,19 @@ Seconds expert_down_time(const ExpertLayer& layer, const GroupedGemmKernel& kern
   return projection_time(layer, layer.hidden, inner_width(layer), kernel, accelerator);
 }
 
+GroupedGemmKernel moved_kernel(const GroupedGemmKernel& kernel, const Accelerator& timed_on,
+                               const Accelerator& accelerator) noexcept {
+  const auto pace = [&](const Accelerator& of) {
+    return peak_at_least(of, kernel.math) / (of.multiprocessors * of.clock);
+  };
+  GroupedGemmKernel moved = kernel;
+  if (kernel.compute_fraction < 1) {
+    const double lost = 1 / kernel.compute_fraction - 1;
+    moved.compute_fraction = 1 / (1 + lost * (pace(accelerator) / pace(timed_on)));
+  }
+  return moved;
+}
+
 Seconds grouped_call_time(const GroupedShape& shape, const GroupedGemmKernel& kernel,
                           const Accelerator& accelerator) noexcept {
   const Bytes resident{shape.groups * shape.columns * shape.depth * kernel.weight_bytes};

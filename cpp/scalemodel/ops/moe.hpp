@@ -106,6 +106,16 @@ ReservedRows reserved_rows(const ExpertLayer& layer, const GroupedGemmKernel& ke
 Seconds expert_down_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
                          const Accelerator& accelerator) noexcept;
 
+/// The kernel on an accelerator of the same architecture as the one that it was timed on, whose
+/// tensor cores have another pace p, of a multiprocessor in a clock. What a tile loses beside its
+/// products, f = 1/(1 + lost), are clocks of loads and issues, as many here as there:
+///
+///     f' = 1/(1 + (1/f - 1) p'/p)
+///
+/// So parts with slowed tensor cores come nearer to their peak. Fractions above 1 stay.
+GroupedGemmKernel moved_kernel(const GroupedGemmKernel& kernel, const Accelerator& timed_on,
+                               const Accelerator& accelerator) noexcept;
+
 /// Products launched for given groups, as training frameworks do: launch, start of every group,
 /// kernel.
 Seconds grouped_call_time(const GroupedShape& shape, const GroupedGemmKernel& kernel,
