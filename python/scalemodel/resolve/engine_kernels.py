@@ -143,10 +143,10 @@ def in_a_model(
     --------
     >>> timed = expert_kernel("h20", "bfloat16", {"engine": "vllm"})
     >>> timed.accelerator, timed.record.cached_speedup, timed.record.compute_fraction
-    ('h100_sxm_80', 8.16, 0.722)
+    ('h200', 8.75, 0.907)
     >>> found = in_a_model(timed, "h20")
     >>> found.cached_speedup, round(found.compute_fraction, 3)
-    (1.0, 0.911)
+    (1.0, 0.975)
     """
     record = kernel.record.replace(cached_speedup=1.0, computes_remote=False)
     if not 0 < distance(accelerator, kernel.accelerator) < _OTHER_ARCHITECTURE:
