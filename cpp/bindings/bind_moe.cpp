@@ -169,6 +169,9 @@ void bind_moe(py::module_& m) {
   m.def("grouped_call_time_s", &grouped_call, py::arg("accelerator"), py::arg("kernel"),
         py::arg("rows"), py::arg("groups"), py::arg("columns"), py::arg("depth"),
         "Seconds of GEMMs over groups of rows, one per row of the columns.");
+  m.def("moved_kernel", &moved_kernel, py::arg("kernel"), py::arg("timed_on"),
+        py::arg("accelerator"),
+        "A grouped GEMM kernel on another accelerator of the architecture that it was timed on.");
   m.def("dispatch_time_s", &dispatch, py::arg("accelerator"), py::arg("kernel"), py::arg("tokens"),
         py::arg("hidden"), py::arg("topk"), py::arg("experts"), py::arg("ranks"), py::arg("nodes"),
         py::arg("communication_blocks"),

@@ -37,6 +37,14 @@ double inner_width(const ExpertLayer& layer) {
   return std::max(layer.intermediate / layer.tensor_ranks, 1.0);
 }
 
+/// Rows of all tiles that groups fill, in part or whole.
+double padded_rows(const GroupedShape& shape, const GroupedGemmKernel& kernel) {
+  if (kernel.reserved_rows > 0) return shape.rows;
+  const double wasted = kernel.tile_rows * shape.groups * shape.rows /
+                        (shape.rows + kernel.tile_onset * shape.groups);
+  return std::max(kernel.smallest_tile * shape.groups, shape.rows + wasted);
+}
+
 /// Weights of the experts that have rows.
 Bytes resident_bytes(const ExpertLayer& layer, const GroupedGemmKernel& kernel) {
   return Bytes{layer.load.active * layer.matrices * layer.hidden * inner_width(layer) *
@@ -72,10 +80,8 @@ Seconds grouped_gemm_time(const GroupedShape& shape, Bytes resident,
                           const GroupedGemmKernel& kernel,
                           const Accelerator& accelerator) noexcept {
   if (shape.rows <= 0 || shape.groups <= 0) return Seconds{};
-  const double padded = shape.rows + kernel.tile_rows * shape.groups * shape.rows /
-                                         (shape.rows + kernel.tile_onset * shape.groups);
   const double weights = shape.columns * shape.depth;
-  const Seconds compute = Flop{2 * padded * weights} /
+  const Seconds compute = Flop{2 * padded_rows(shape, kernel) * weights} /
                           (kernel.compute_fraction * peak_at_least(accelerator, kernel.math));
   const double blocks = shape.groups * std::max(shape.columns / 64, 1.0);
   const double occupancy = std::pow(std::min(1.0, blocks / (2.0 * accelerator.multiprocessors)),
@@ -112,6 +118,19 @@ Seconds expert_layer_time(const ExpertLayer& layer, const GroupedGemmKernel& ker
 Seconds expert_down_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
                          const Accelerator& accelerator) noexcept {
   return projection_time(layer, layer.hidden, inner_width(layer), kernel, accelerator);
+}
+
+GroupedGemmKernel moved_kernel(const GroupedGemmKernel& kernel, const Accelerator& timed_on,
+                               const Accelerator& accelerator) noexcept {
+  const auto pace = [&](const Accelerator& of) {
+    return peak_at_least(of, kernel.math) / (of.multiprocessors * of.clock);
+  };
+  GroupedGemmKernel moved = kernel;
+  if (kernel.compute_fraction < 1) {
+    const double lost = 1 / kernel.compute_fraction - 1;
+    moved.compute_fraction = 1 / (1 + lost * (pace(accelerator) / pace(timed_on)));
+  }
+  return moved;
 }
 
 Seconds grouped_call_time(const GroupedShape& shape, const GroupedGemmKernel& kernel,

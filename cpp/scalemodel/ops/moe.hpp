@@ -22,6 +22,7 @@ struct GroupedGemmKernel {
   double occupancy_exponent = 0;     ///< loss of bandwidth of grids that do not fill the chip
   double tile_rows = 0;              ///< rows an expert's last tile wastes, at most
   double tile_onset = 1;             ///< rows per expert at which half of them are wasted
+  double smallest_tile = 0;          ///< rows of the tile that a lone row of an expert takes
   double activation_passes = 0;      ///< over the activations of the busiest rank's pairs
   double gather_passes = 0;          ///< over those of all pairs that enter the kernel
   bool computes_remote = false;      ///< pairs of other ranks' experts are computed as well
@@ -43,15 +44,19 @@ struct GroupedShape {
 
 /// The kernel alone, without launch and routing:
 ///
-///     padded = rows + tile_rows groups rows/(rows + tile_onset groups)
+///     padded = max(smallest_tile groups,
+///                  rows + tile_rows groups rows/(rows + tile_onset groups))
 ///     t      = smooth_max( 2 padded columns depth/(e P), groups columns depth es/(e_m W occ H) )
 ///     occ    = min(1, groups max(columns/64, 1)/(2 SM))^om
 ///     H      = 1 + (cached - 1)/(1 + (2 resident/L2)^3)
 ///
-/// Every group wastes part of its last tile; small groups run on small tiles, hence the onset.
-/// A grid of fewer blocks than the chip holds cannot draw the whole memory bandwidth. `resident`
-/// are the weight bytes of the whole call: a benchmark that repeats a call finds them in the cache
-/// where they fit. Never below the roofline for fractions <= 1 and weights beyond the cache.
+/// Every group wastes part of its last tile; small groups run on small tiles, hence the onset, and
+/// no tile is smaller than an instruction or a kernel has it: 64 rows of WGMMA as DeepGEMM issues
+/// it, 16 of the tiles that Triton's kernels choose from. Rows of a layout that reserves tiles are
+/// whole tiles as they come. A grid of fewer blocks than the chip holds cannot draw the whole
+/// memory bandwidth. `resident` are the weight bytes of the whole call: a benchmark that repeats a
+/// call finds them in the cache where they fit. Never below the roofline for fractions <= 1 and
+/// weights beyond the cache.
 Seconds grouped_gemm_time(const GroupedShape& shape, Bytes resident,
                           const GroupedGemmKernel& kernel, const Accelerator& accelerator) noexcept;
 
@@ -106,6 +111,16 @@ ReservedRows reserved_rows(const ExpertLayer& layer, const GroupedGemmKernel& ke
 Seconds expert_down_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
                          const Accelerator& accelerator) noexcept;
 
+/// The kernel on an accelerator of the same architecture as the one that it was timed on, whose
+/// tensor cores have another pace p, of a multiprocessor in a clock. What a tile loses beside its
+/// products, f = 1/(1 + lost), are clocks of loads and issues, as many here as there:
+///
+///     f' = 1/(1 + (1/f - 1) p'/p)
+///
+/// So parts with slowed tensor cores come nearer to their peak. Fractions above 1 stay.
+GroupedGemmKernel moved_kernel(const GroupedGemmKernel& kernel, const Accelerator& timed_on,
+                               const Accelerator& accelerator) noexcept;
+
 /// Products launched for given groups, as training frameworks do: launch, start of every group,
 /// kernel.
 Seconds grouped_call_time(const GroupedShape& shape, const GroupedGemmKernel& kernel,
@@ -127,6 +142,7 @@ struct RecordOf<GroupedGemmKernel> {
       field("occupancy_exponent", &T::occupancy_exponent, 0, 1, "loss of small grids"),
       field("tile_rows", &T::tile_rows, 0, 1e5, "rows wasted per expert, at most"),
       field("tile_onset", &T::tile_onset, 1e-3, 1e5, "rows per expert that waste half of them"),
+      field("smallest_tile", &T::smallest_tile, 0, 1e4, "rows that the only row of a group costs"),
       field("activation_passes", &T::activation_passes, 0, 1e3, "over the busiest rank's pairs"),
       field("gather_passes", &T::gather_passes, 0, 1e3, "over all entering pairs"),
       field("computes_remote", &T::computes_remote, "pairs of other ranks are computed as well"),

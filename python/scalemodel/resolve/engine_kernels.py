@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.units import value_of
-from scalemodel.resolve.accelerators import accelerator_table, sheet_peak
+from scalemodel.resolve.accelerators import accelerator_table, build_accelerator, sheet_peak
 from scalemodel.resolve.kernel_tables import (
     Kernel,
     distance,
@@ -130,18 +130,33 @@ def is_own(kernel: Kernel[Any], accelerator: str, engine: str) -> bool:
     return kernel.label("engine") == engine and near
 
 
-def in_a_model(record: _core.GroupedGemmKernel) -> _core.GroupedGemmKernel:
-    """Constants of experts in a model of many layers.
+def in_a_model(
+    kernel: Kernel[_core.GroupedGemmKernel], accelerator: str
+) -> _core.GroupedGemmKernel:
+    """Constants of experts in a model of many layers, on an accelerator.
 
     A benchmark repeats one layer, so that small experts stay in the cache, and one release timed
-    experts of other ranks too: neither happens there.
+    experts of other ranks too: neither happens there. Parts of the architecture that the kernel
+    was timed on may have tensor cores of another pace.
 
     Examples
     --------
-    >>> in_a_model(expert_kernel("h100_sxm_80", "fp8_block", {}).record).cached_speedup
-    1.0
+    >>> timed = expert_kernel("h20", "bfloat16", {"engine": "vllm"})
+    >>> timed.accelerator, timed.record.cached_speedup, timed.record.compute_fraction
+    ('h200', 8.75, 0.907)
+    >>> found = in_a_model(timed, "h20")
+    >>> found.cached_speedup, round(found.compute_fraction, 3)
+    (1.0, 0.975)
     """
-    return record.replace(cached_speedup=1.0, computes_remote=False)
+    record = kernel.record.replace(cached_speedup=1.0, computes_remote=False)
+    if not 0 < distance(accelerator, kernel.accelerator) < _OTHER_ARCHITECTURE:
+        return record
+    return _core.moved_kernel(record, _built(kernel.accelerator), _built(accelerator))
+
+
+@catalog.kept(64)
+def _built(accelerator: str) -> _core.Accelerator:
+    return build_accelerator(accelerator_table(accelerator))
 
 
 def in_reserved_rows(

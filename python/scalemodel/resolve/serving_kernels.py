@@ -218,7 +218,7 @@ def _expert_constants(
     widened = "int4_wo" if stored == "int8_wo" else stored
     chosen = expert_kernel(accelerator, widened, asked)
     measured = is_own(chosen, accelerator, asked.get("engine", ""))
-    experts = in_a_model(chosen.record)
+    experts = in_a_model(chosen, accelerator)
     if widened != stored:
         experts = experts.replace(weight_bytes=GEMM_TYPES[stored].weight_bytes)
     # Releases that run another kernel than the one that was timed, on some architectures.
@@ -237,7 +237,7 @@ def _expert_constants(
     return {
         "experts": experts,
         "experts_as_linear": as_linear,
-        "received_experts": in_a_model(received.record) if received else experts,
+        "received_experts": in_a_model(received, accelerator) if received else experts,
     }
 
 

@@ -144,7 +144,9 @@ TEST_CASE("long groups cost in proportion to their rows") {
 }
 
 TEST_CASE("tiles that are reserved for any token cost time, whether rows come or not") {
-  GroupedGemmKernel packed = fitted_grouped_kernel(), reserved = packed;
+  GroupedGemmKernel packed = fitted_grouped_kernel();
+  packed.tile_rows = 64;  // half of the tiles that are reserved
+  GroupedGemmKernel reserved = packed;
   reserved.reserved_rows = 128;
   for_layers([&](const ExpertLayer& layer) {
     const ReservedRows rows = reserved_rows(layer, reserved);
@@ -162,6 +164,55 @@ TEST_CASE("tiles that are reserved for any token cost time, whether rows come or
     CHECK(reserved_rows(idle, reserved).empty >= rows.empty);
     CHECK(at_most(time_of(idle, reserved), time_of(layer, reserved)));
   });
+}
+
+TEST_CASE("a single row costs the smallest tile, and whole tiles no more than their rows") {
+  const Accelerator a = testing::reference_accelerator();
+  GroupedGemmKernel kernel = perfect_kernel(Precision::fp8);
+  const Bytes cached{1e12};
+  const auto time = [&](double rows, double groups) {
+    return grouped_gemm_time({rows, groups, 4096, 7168}, cached, kernel, a);
+  };
+  const Seconds full = time(16 * 64, 16);
+  kernel.smallest_tile = 64;
+  for (const double rows : {1.0, 28.0, 64.0}) CHECK(time(16 * rows, 16) == full);
+  CHECK(time(16 * 65, 16) > full);
+  // Beyond one tile half of the last is wasted, of which the smallest is no further part.
+  kernel.tile_rows = 64;
+  kernel.tile_onset = 1e-3;
+  const Seconds wasted = time(16 * 1000, 16);
+  kernel.smallest_tile = 0;
+  CHECK(time(16 * 1000, 16) == wasted);
+  const Seconds unpadded = time(1, 1);
+  kernel.tile_rows = 64;
+  kernel.smallest_tile = 64;
+  kernel.reserved_rows = 64;  // rows as they come are whole tiles
+  CHECK(time(1, 1) <= unpadded);
+  CHECK(time(16 * 64, 16) == full);
+}
+
+TEST_CASE("a kernel loses as many clocks on slower tensor cores, a smaller part of its time") {
+  const Accelerator timed = testing::reference_accelerator();
+  Accelerator slow = timed;
+  for (FlopPerSecond& peak : slow.peak) peak = 0.25 * peak;
+  const GroupedGemmKernel kernel = fitted_grouped_kernel();
+  CHECK(moved_kernel(kernel, timed, timed).compute_fraction == testing::Approx(0.6));
+  const GroupedGemmKernel moved = moved_kernel(kernel, timed, slow);
+  CHECK(moved.compute_fraction == testing::Approx(1 / (1 + (1 / 0.6 - 1) / 4)));
+  // Seconds of a product: those of the slower cores, and what was lost beside them before.
+  const auto seconds = [](const GroupedGemmKernel& of, const Accelerator& on) {
+    return 1 / (of.compute_fraction * on.peak_of(of.math).base());
+  };
+  const double lost = seconds(kernel, timed) - 1 / timed.peak_of(kernel.math).base();
+  CHECK(seconds(moved, slow) - 1 / slow.peak_of(kernel.math).base() == testing::Approx(lost));
+  // Half the multiprocessors at the same pace lose as much in each of theirs.
+  Accelerator half = timed;
+  half.multiprocessors = timed.multiprocessors / 2;
+  for (FlopPerSecond& peak : half.peak) peak = 0.5 * peak;
+  CHECK(moved_kernel(kernel, timed, half).compute_fraction == testing::Approx(0.6));
+  GroupedGemmKernel beyond = kernel;
+  beyond.compute_fraction = 1.1;
+  CHECK(moved_kernel(beyond, timed, slow) == beyond);
 }
 
 TEST_CASE("a format the accelerator lacks runs in the next wider one") {

@@ -142,7 +142,9 @@ def test_the_gain_of_a_single_batch_is_as_published() -> None:
     plain, single = (1e3 * on_h20(32, 0, single=way).tpot_s for way in (False, True))
     assert plain == pytest.approx(published[1], rel=0.05)
     assert single == pytest.approx(overlapped, rel=0.05)
-    assert plain / single - 1 == pytest.approx(published[1] / overlapped - 1, abs=0.01)
+    # 9.1 %, where the two runs say 7.5 and 8.6.
+    least, most = (each / overlapped - 1 for each in reversed(published))
+    assert least - 0.01 < plain / single - 1 < most + 0.01
 
 
 def test_decode_on_h20_with_caches_in_8_bits_is_as_published() -> None:
@@ -156,9 +158,9 @@ def test_decode_on_h20_with_caches_in_8_bits_is_as_published() -> None:
     for (count, drafts), measured in published.items():
         plan = on_h20(count, drafts, single=True, kv_precision="fp8", acceptance_fraction=0.85)
         errors.append(plan.output_tokens_per_s_per_accelerator / measured - 1)
-    # +20, +10, -8 and -9 %.
-    assert max(map(abs, errors)) < 0.22
-    assert sum(map(abs, errors)) / len(errors) < 0.13
+    # +1, +5, -9 and -9 %.
+    assert max(map(abs, errors)) < 0.1
+    assert sum(map(abs, errors)) / len(errors) < 0.07
     wide_cache, narrow = (
         on_h20(56, 1, single=False, kv_precision=cache).tpot_s for cache in ("bf16", "fp8")
     )
@@ -170,10 +172,13 @@ def test_decode_on_h20_with_caches_in_8_bits_is_as_published() -> None:
 
 
 @pytest.mark.parametrize("count", [20, 32, 48, 56])
-def test_a_single_batch_gains_less_beside_drafts_than_published(count: int) -> None:
-    """8 to 10 % from 20 to 56 sequences of a rank with one draft of NEXTN (the same source)."""
+def test_a_single_batch_gains_beside_drafts_too(count: int) -> None:
+    """8 to 10 % from 20 to 56 sequences of a rank with one draft of NEXTN (the same source).
+
+    Here 8.3 % at 20, which get less with more: 5.4 at 56.
+    """
     plain, single = (on_h20(count, 1, single=way, kv_precision="fp8") for way in (False, True))
-    assert 1.05 < plain.tpot_s / single.tpot_s < 1.08
+    assert 1.05 < plain.tpot_s / single.tpot_s < 1.1
 
 
 @pytest.mark.parametrize(
