@@ -1,6 +1,7 @@
 #include "scalemodel/schedule/pass_program.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 #include <utility>
 
@@ -14,8 +15,10 @@ class PassRecorder {
  public:
   using Time = std::int32_t;  ///< a node
 
-  explicit PassRecorder(std::size_t classes)
-      : known_(kPassTimes * classes + Lasting::kOthers), slots_(kFirstSlots) {
+  /// Of a sequence of so many turns, which take two or three nodes each.
+  PassRecorder(std::size_t classes, std::size_t turns)
+      : known_(kPassTimes * classes + Lasting::kOthers), slots_(std::bit_ceil(8 * turns)) {
+    nodes_.reserve(4 * turns);
     terms_.push_back({});
     nodes_.push_back({});
   }
@@ -56,7 +59,6 @@ class PassRecorder {
  private:
   using Lasting = PassProgram::Lasting;
   using Term = PassProgram::Term;
-  static constexpr std::size_t kFirstSlots = 4096;
 
   /// The later of two others, which are one where there is a term.
   struct Node {
@@ -121,14 +123,15 @@ class PassRecorder {
 };
 
 PassProgram::PassProgram(std::span<const PassSequence* const> sequences, StepTrafficKind traffic) {
-  PassRecorder recorder(sequences.front()->classes.size());
+  const PassSequence& first = *sequences.front();
+  PassRecorder recorder(first.classes.size(), first.turns.size());
   std::vector<PassRecorder::Time> ends;
   ends.reserve(sequences.size());
   for (const PassSequence* sequence : sequences) {
     ends.push_back(PipelineRun(*sequence, recorder, traffic).end());
   }
   recorder.finish(ends, *this);
-  name_what_lasts(*sequences.front());
+  name_what_lasts(first);
   sort();
   place();
 }
@@ -260,13 +263,16 @@ void PassProgram::trace(const Traced& lanes) {
 
 /// From its end.
 PipelinePath PassProgram::path(std::size_t sequence, std::size_t traced) {
-  taken_.assign(lasting_.size(), 0);
+  counts_.assign(terms_.size(), 0);
   for (std::int32_t i = last_[sequence]; i != kStart;) {
     const Step& step = steps_[at(i)];
-    for (const std::int32_t term : {step.second, step.first}) {
-      taken_[at(terms_[at(term)].what)] += terms_[at(term)].times;
-    }
+    ++counts_[at(step.first)];
+    ++counts_[at(step.second)];
     i = ends_[at(step.b)][traced] > ends_[at(step.a)][traced] ? step.b : step.a;
+  }
+  taken_.assign(lasting_.size(), 0);
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    taken_[at(terms_[i].what)] += counts_[i] * terms_[i].times;
   }
   PipelinePath path;
   path.hops = taken_[Lasting::kHop];

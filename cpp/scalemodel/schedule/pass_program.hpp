@@ -92,7 +92,8 @@ class PassProgram {
   // Room for a run.
   std::vector<Lanes> places_, lane_lasts_, lane_terms_;
   std::vector<Ends> ends_, term_lasts_;
-  std::vector<double> taken_;
+  std::vector<std::int32_t> counts_;  ///< of terms
+  std::vector<double> taken_;         ///< of what lasts
 };
 
 }  // namespace scalemodel::detail
