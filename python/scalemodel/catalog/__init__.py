@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -127,10 +127,10 @@ def _private() -> list[Path]:
     return [Path(os.path.expanduser(item)) for item in given.split(os.pathsep) if item]
 
 
-def _folders(kind: str) -> list[str]:
+def _folders(kind: str, private: Sequence[Path]) -> list[str]:
     if kind not in _EMBEDDED_FOLDERS:
         raise ScaleModelError(f"kind={kind!r}: must be one of {', '.join(KINDS)}")
-    return [*(str(root / kind) for root in _private()), _EMBEDDED_FOLDERS[kind]]
+    return [*(str(root / kind) for root in private), _EMBEDDED_FOLDERS[kind]]
 
 
 def _modified_ns(path: str | Path) -> int:
@@ -141,10 +141,10 @@ def _modified_ns(path: str | Path) -> int:
         return 0
 
 
-def _private_files() -> tuple[tuple[str, int], ...]:
+def _private_files(private: Sequence[Path]) -> tuple[tuple[str, int], ...]:
     """Every private entry and when it was written: an entry may be made of others by name."""
     found: list[tuple[str, int]] = []
-    for root in _private():
+    for root in private:
         for kind in KINDS:
             with suppress(OSError), os.scandir(root / kind) as files:
                 found += [(file.path, _modified_ns(file.path)) for file in files]
@@ -165,13 +165,16 @@ def _paths(kind: str) -> dict[str, Path]:
 
     Asked a hundred times for one answer: a look at each folder is all that it may take.
     """
+    private = _private()
     folders = []
-    for folder in _folders(kind):
-        with suppress(OSError):
+    for folder in _folders(kind, private):
+        try:
             state = os.stat(folder)
-            if stat.S_ISDIR(state.st_mode):
-                folders.append((folder, state.st_mtime_ns))
-    _notice("private entries", _private_files())
+        except OSError:
+            continue
+        if stat.S_ISDIR(state.st_mode):
+            folders.append((folder, state.st_mtime_ns))
+    _notice("private entries", _private_files(private) if private else ())
     return _listed(tuple(folders))
 
 

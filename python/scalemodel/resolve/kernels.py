@@ -74,6 +74,7 @@ def _measured(accelerator: str, dtype: str) -> Mapping[str, Any]:
     return stacks
 
 
+@catalog.kept(256)
 def _donors(accelerator: str, dtype: str) -> list[str]:
     """Accelerators of the vendor that may lend kernel constants, the nearest first."""
 

@@ -81,8 +81,7 @@ def layouts() -> tuple[Mapping[str, Any], ...]:
     return tuple(listed)
 
 
-def _matches(table: Mapping[str, Any], job: Job) -> bool:
-    architecture = catalog.load("accelerators", job.accelerator).get("architecture", "")
+def _matches(table: Mapping[str, Any], job: Job, architecture: str) -> bool:
     parts = table.get("accelerators", ())
     return (
         any(part in job.framework.lower() for part in table["frameworks"])
@@ -98,8 +97,9 @@ def _matches(table: Mapping[str, Any], job: Job) -> bool:
 def _cells(job: Job, key: str) -> dict[str, str]:
     """Of all layouts that match, the first that speaks of a cell decides it."""
     found: dict[str, str] = {}
+    architecture = catalog.load("accelerators", job.accelerator).get("architecture", "")
     for table in layouts():
-        if _matches(table, job):
+        if _matches(table, job, architecture):
             found = {name: str(value) for name, value in table.get(key, {}).items()} | found
     return found
 

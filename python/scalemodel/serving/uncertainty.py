@@ -190,7 +190,17 @@ def half_width(situation: ServingSituation, quantity: str, of: Known | None = No
     >>> half_width(ServingSituation("offline", "dense", "hopper"), "rate") < 1.2
     True
     """
-    runs = of or known()
+    return (
+        _half_width(situation, quantity) if of is None else _half_width_of(situation, quantity, of)
+    )
+
+
+@catalog.kept(1024)
+def _half_width(situation: ServingSituation, quantity: str) -> float | None:
+    return _half_width_of(situation, quantity, known())
+
+
+def _half_width_of(situation: ServingSituation, quantity: str, runs: Known) -> float | None:
     told = {measured for measured, *_ in runs.cells}
     widest = 1.0
     for alike in (quantity,) if quantity in told else told:

@@ -142,10 +142,22 @@ def _conventions(row: Row, gated: bool | None) -> Family:
     return _FAMILIES.get(family, _GPT if gated is False else _LLAMA)
 
 
+@catalog.kept(1024)
+def _catalogue_name(name: str) -> str | None:
+    """Entry that a model's name means: tables name a model that is unknown in many rows."""
+    try:
+        return understood("models", name)[0]
+    except ScaleModelError:
+        return None
+
+
 def _catalogue_architecture(name: str) -> dict[str, Any] | None:
     """Architecture of a catalogue model, or None when the catalogue does not know the name."""
+    entry = _catalogue_name(name)
+    if entry is None:
+        return None
     try:
-        table = catalog.load("models", understood("models", name)[0])["architecture"]
+        table = catalog.load("models", entry)["architecture"]
     except (ScaleModelError, KeyError):
         return None
     return {key: value for key, value in table.items() if key != "source"}

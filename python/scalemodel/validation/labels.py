@@ -6,7 +6,6 @@ import re
 from itertools import pairwise
 
 from scalemodel import catalog
-from scalemodel.base.errors import ScaleModelError
 
 # Words that say who publishes, stores, packs or tunes something, not what it is.
 _HARMLESS = {
@@ -109,10 +108,7 @@ def understood(kind: str, label: str) -> tuple[str, str]:
     Traceback (most recent call last):
     scalemodel.base.errors.ScaleModelError: model='Llama-3': unknown; ...
     """
-    try:
+    found = None if catalog.is_entry(kind, label) else _by_words(kind, label)
+    if found is None:
         return catalog.find(kind, label), ""
-    except ScaleModelError:
-        found = _by_words(kind, label)
-        if found is None:
-            raise
     return found, f"{label.split('/')[-1]} read as {found}"

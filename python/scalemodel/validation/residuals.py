@@ -20,7 +20,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
@@ -163,12 +163,24 @@ class StackScales:
 
     def scale(self, stack: str, group: str = "") -> float:
         """Scale of a stack over the mean of stacks, made without a group of its runs."""
+        if (stack, group) not in self._made:
+            self._made[stack, group] = self._scale(stack, group)
+        return self._made[stack, group]
+
+    @cached_property
+    def _made(self) -> dict[tuple[str, str], float]:
+        return {}
+
+    @cached_property
+    def _usual(self) -> float:
+        return fmean(fmean(groups.values()) for groups in self.sizes.values())
+
+    def _scale(self, stack: str, group: str) -> float:
         known = self.sizes.get(stack, {})
         others = [size for name, size in known.items() if name != group]
         if not others:
             return 1.0
-        usual = fmean(fmean(groups.values()) for groups in self.sizes.values())
-        return (PRIOR_GROUPS + math.fsum(others) / usual) / (PRIOR_GROUPS + len(others))
+        return (PRIOR_GROUPS + math.fsum(others) / self._usual) / (PRIOR_GROUPS + len(others))
 
     def told(self) -> dict[str, float]:
         """Scales of named stacks, all of their groups counted."""
@@ -232,22 +244,34 @@ def _spreads(residuals: Iterable[Residual]) -> dict[CellKey, Cell]:
 
 
 def _cell_without(
-    members: Mapping[CellKey, Sequence[Residual]], unit: str, key: CellKey
+    members: Callable[[CellKey], Sequence[Residual]], unit: str, key: CellKey
 ) -> Cell | None:
-    return _cell(key, [item for item in members.get(key, ()) if item.unit != unit])
+    return _cell(key, [item for item in members(key) if item.unit != unit])
 
 
-def _scores_by_unit(residuals: Sequence[Residual], part: Part) -> Iterator[list[float]]:
-    """Sizes of residuals over the logarithm of their factor, made without the rows' unit."""
+def _scores_by_unit(
+    residuals: Sequence[Residual],
+    part: Part,
+    members: Mapping[CellKey, Sequence[Residual]] | None = None,
+) -> Iterator[list[float]]:
+    """Sizes of residuals over the logarithm of their factor, made without the rows' unit.
+
+    Of the cells only those of scored rows are asked for; `members` are those of all residuals.
+    """
+    of_all = _members(residuals) if members is None else members
     marks = [part(item.situation) for item in residuals]
-    usable = (item for item, (usable, _) in zip(residuals, marks, strict=True) if usable)
-    members = _members(usable)
+    usable = {id(item) for item, (usable, _) in zip(residuals, marks, strict=True) if usable}
     held_of: dict[str, list[Residual]] = {item.unit: [] for item in residuals}
     for item, (_, scored) in zip(residuals, marks, strict=True):
         if scored:
             held_of[item.unit].append(item)
+
+    @cache
+    def usable_of(key: CellKey) -> list[Residual]:
+        return [item for item in of_all.get(key, ()) if id(item) in usable]
+
     for unit, held in held_of.items():
-        cell_of = cache(partial(_cell_without, members, unit))
+        cell_of = cache(partial(_cell_without, usable_of, unit))
         found = [
             (item, next(filter(None, map(cell_of, keys_of(item.situation))), None)) for item in held
         ]
@@ -256,9 +280,11 @@ def _scores_by_unit(residuals: Sequence[Residual], part: Part) -> Iterator[list[
             yield scores
 
 
-def _scores(residuals: Sequence[Residual], part: Part) -> Iterator[float]:
+def _scores(
+    residuals: Sequence[Residual], part: Part, members: Mapping[CellKey, Sequence[Residual]]
+) -> Iterator[float]:
     """The same of all sources together."""
-    return chain.from_iterable(_scores_by_unit(residuals, part))
+    return chain.from_iterable(_scores_by_unit(residuals, part, members))
 
 
 def _stretch(parts: Iterable[Iterable[float]], share: float = 0.0) -> float | None:
@@ -302,8 +328,10 @@ def _widening(residuals: Sequence[Residual]) -> dict[str, list[list[float]]]:
         "sequence": _largest(residuals, lambda s: s.sequence),
         "parameters": _largest(residuals, lambda s: s.parameters),
     }
+    members = _members(residuals)
     scored = {
-        kind: [list(_scores(residuals, part)) for part in parts] for kind, parts in kinds.items()
+        kind: [list(_scores(residuals, part, members)) for part in parts]
+        for kind, parts in kinds.items()
     }
     return {
         kind: [part for part in parts if len(part) >= MACRO_ROWS] for kind, parts in scored.items()
@@ -369,8 +397,10 @@ def _factors(residuals: Sequence[Residual]) -> dict[str, float]:
         for kind, parts in _widening(own).items():
             widening[kind] += parts
         strangers = strange.get((constants, ""), [])
+        both = [*own, *strangers]
+        members = _members(both)
         for part in _strange(strangers):
-            scores = list(_scores([*own, *strangers], part))
+            scores = list(_scores(both, part, members))
             if len(scores) >= MACRO_ROWS:
                 widening["constants"].append(scores)
     return {kind: max(1.0, _stretch(parts) or 1.0) for kind, parts in widening.items()}

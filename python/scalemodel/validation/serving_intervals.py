@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 import scalemodel._core as _core
 from scalemodel.serving.uncertainty import (
@@ -21,6 +25,7 @@ from scalemodel.serving.uncertainty import (
 COVERAGE = 0.8
 LEAST_ROWS = 12
 LEAST_GROUPS = {"rate": 3, "ttft": 1}  # of others two: few sources publish times to tokens
+CellKey = tuple[str, str, str, str]
 _HEAD = """# Written by python -m scalemodel.validation.serving_accuracy. The factor between a
 # predicted rate of output tokens, time to the first token or time per token and either end of its
 # interval, for runs alike in load, kind of model and accelerator architecture; an empty text stands
@@ -37,34 +42,67 @@ class ServedResidual(NamedTuple):
     log_ratio: float
 
 
-def _spreads(residuals: Iterable[ServedResidual]) -> dict[tuple[str, str, str, str], float]:
-    """Logarithms of the cells' factors, from enough rows of enough groups."""
-    members: dict[tuple[str, str, str, str], list[ServedResidual]] = defaultdict(list)
-    for item in residuals:
-        for key in item.situation.keys(item.quantity):
-            members[key].append(item)
-    cells = {}
-    for key, rows in members.items():
-        counts: dict[tuple[str, str], int] = defaultdict(int)
-        for row in rows:
-            counts[row.group] += 1
-        if len(rows) < LEAST_ROWS or len(counts) < LEAST_GROUPS.get(key[0], 2):
-            continue
-        weights = [counts[row.group] ** -0.5 for row in rows]
-        bound = _core.conformal_bound([abs(row.log_ratio) for row in rows], weights, COVERAGE)
-        if 0 < bound < math.inf:
-            cells[key] = bound
-    return cells
+class _Cell(NamedTuple):
+    """Runs of one cell, in their order: whose they are, how far they strayed, what they weigh."""
+
+    groups: NDArray[np.intp]
+    sizes: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    def bound(self, quantity: str, left_out: int = -1) -> float | None:
+        """Logarithm of the factor without a group; None of too few rows or groups."""
+        kept = self.groups != left_out
+        groups = self.groups[kept]
+        if len(groups) < LEAST_ROWS or len(set(groups.tolist())) < LEAST_GROUPS.get(quantity, 2):
+            return None
+        found = float(_core.conformal_bound(self.sizes[kept], self.weights[kept], COVERAGE))
+        return found if 0 < found < math.inf else None
+
+
+class _Cells:
+    """Runs by the cells that they fall into. To leave a group out moves only the cells it is in."""
+
+    def __init__(self, residuals: Sequence[ServedResidual]) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+        members: dict[CellKey, list[tuple[int, float]]] = defaultdict(list)
+        keys_of = cache(lambda situation, quantity: tuple(situation.keys(quantity)))
+        for item in residuals:
+            number = self._numbers.setdefault(item.group, len(self._numbers))
+            for key in keys_of(item.situation, item.quantity):
+                members[key].append((number, abs(item.log_ratio)))
+        self._cells: dict[CellKey, _Cell] = {}
+        self._cells_of: dict[int, list[CellKey]] = defaultdict(list)
+        for key, rows in members.items():
+            counts = Counter(number for number, _ in rows)
+            for number in counts:
+                self._cells_of[number].append(key)
+            self._cells[key] = _Cell(
+                np.array([number for number, _ in rows]),
+                np.array([size for _, size in rows]),
+                np.array([counts[number] ** -0.5 for number, _ in rows]),
+            )
+        bounds = {key: cell.bound(key[0]) for key, cell in self._cells.items()}
+        self.spreads = {key: bound for key, bound in bounds.items() if bound is not None}
+
+    def spreads_without(self, group: tuple[str, str]) -> Mapping[CellKey, float]:
+        """Logarithms of the cells' factors from the runs of all other groups."""
+        number = self._numbers[group]
+        spreads = dict(self.spreads)
+        for key in self._cells_of[number]:
+            bound = self._cells[key].bound(key[0], number)
+            if bound is None:
+                spreads.pop(key, None)
+            else:
+                spreads[key] = bound
+        return spreads
 
 
 def _scored(
-    residuals: Sequence[ServedResidual],
+    residuals: Sequence[ServedResidual], cells: _Cells
 ) -> list[tuple[ServedResidual, float]]:
     """Residuals with the bound that the runs of other groups give; those without one are gone."""
     groups = dict.fromkeys(item.group for item in residuals)
-    spreads = {
-        group: _spreads(item for item in residuals if item.group != group) for group in groups
-    }
+    spreads = {group: cells.spreads_without(group) for group in groups}
     found = []
     for item in residuals:
         bound = factor_of(item.situation, item.quantity, spreads[item.group])
@@ -86,11 +124,9 @@ def _stretch(scored: Iterable[tuple[ServedResidual, float]]) -> dict[str, float]
 
 def cells_of(residuals: Sequence[ServedResidual]) -> Factors:
     """Factors by cell, stretched so that those made without a group hold 80 % of its runs."""
-    stretch = _stretch(_scored(residuals))
-    return {
-        key: math.exp(stretch.get(key[0], 1.0) * bound)
-        for key, bound in _spreads(residuals).items()
-    }
+    cells = _Cells(residuals)
+    stretch = _stretch(_scored(residuals, cells))
+    return {key: math.exp(stretch.get(key[0], 1.0) * bound) for key, bound in cells.spreads.items()}
 
 
 def coverage(residuals: Sequence[ServedResidual]) -> dict[tuple[str, str], tuple[int, int]]:
@@ -102,7 +138,7 @@ def coverage(residuals: Sequence[ServedResidual]) -> dict[tuple[str, str], tuple
     {}
     """
     found: dict[tuple[str, str], tuple[int, int]] = {}
-    scored = _scored(residuals)
+    scored = _scored(residuals, _Cells(residuals))
     for group in dict.fromkeys(item.group for item, _ in scored):
         stretch = _stretch(pair for pair in scored if pair[0].group != group)
         for item, bound in scored:

@@ -37,8 +37,13 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def scores(corpora: Path) -> Scores:
-    return score(sm.validate("training", corpora / "train_measured.csv"))
+def validated(corpora: Path) -> pd.DataFrame:
+    return sm.validate("training", corpora / "train_measured.csv")
+
+
+@pytest.fixture(scope="module")
+def scores(validated: pd.DataFrame) -> Scores:
+    return score(validated)
 
 
 def test_step_time_is_within_the_stated_error(scores: Scores) -> None:
@@ -54,9 +59,8 @@ def test_out_of_memory_is_told_from_what_ran(scores: Scores) -> None:
         assert source["balanced_accuracy"] > 0.96
 
 
-def test_what_ran_is_nearly_always_said_to_fit(corpora: Path) -> None:
-    frame = sm.validate("training", corpora / "train_measured.csv")
-    ran = frame[(frame["status"] != "OOM") & (frame["skip_reason"] == "")]
+def test_what_ran_is_nearly_always_said_to_fit(validated: pd.DataFrame) -> None:
+    ran = validated[(validated["status"] != "OOM") & (validated["skip_reason"] == "")]
     assert ran["predicted_fits"].astype(str).str.lower().eq("true").mean() > 0.96
 
 
