@@ -218,7 +218,7 @@ py::tuple sweep_group_rows(const GroupTables& tables, const GroupSpace& space,
   }
   interpreter.rethrow();
   py::dict columns;
-  RecordColumns<GroupEstimate>(rows, wanted, columns).put(0, estimates);
+  RecordColumns(table_of<GroupEstimate>(), rows, wanted, columns).put<GroupEstimate>(0, estimates);
   const std::size_t slots = tables.model().slots.size();
   py::array_t<std::uint16_t> meshes({rows, slots}), passes(static_cast<py::ssize_t>(rows));
   py::array_t<std::int8_t> knobs({rows, std::size_t{5}});

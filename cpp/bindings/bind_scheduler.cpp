@@ -92,7 +92,7 @@ std::vector<NamedPrompt> named_prompts(int block_tokens, const NamedColumns& col
 }
 
 template <std::size_t Columns, typename Row, typename Numbers>
-py::array_t<double> table_of(const std::vector<Row>& rows, Numbers&& numbers) {
+py::array_t<double> number_table(const std::vector<Row>& rows, Numbers&& numbers) {
   py::array_t<double> table(std::vector<py::ssize_t>{static_cast<py::ssize_t>(rows.size()),
                                                      static_cast<py::ssize_t>(Columns)});
   double* out = table.mutable_data();
@@ -132,8 +132,8 @@ py::tuple schedule_columns(const SchedulerLimits& limits, const NamedColumns& co
                            const StepTimes* times) {
   const StepSchedule found =
       listening([&] { return schedule_requests(limits, named_requests(limits, columns), times); });
-  return py::make_tuple(table_of<kStepColumns>(found.steps, step_numbers),
-                        table_of<kRequestColumns>(found.requests, request_numbers));
+  return py::make_tuple(number_table<kStepColumns>(found.steps, step_numbers),
+                        number_table<kRequestColumns>(found.requests, request_numbers));
 }
 
 void bind_scheduler(py::module_& m) {

@@ -1,5 +1,8 @@
-#include <map>
+#include <array>
 #include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "bindings/bind.hpp"
 #include "bindings/interpreter.hpp"
@@ -11,35 +14,30 @@
 namespace scalemodel::bindings {
 namespace {
 
-/// Calls `visit(field, index)` for the strategy field of this name.
-template <class Visit>
-void with_field(const std::string& name, Visit&& visit) {
-  bool known = false;
-  std::size_t index = 0;
-  for_each_field<Strategy>([&](const auto& field) {
-    if (name == field.name) {
-      visit(field, index);
-      known = true;
-    }
-    ++index;
-  });
-  if (!known) unknown_field(name, RecordOf<Strategy>::name);
+const std::vector<FieldRow>& strategy_fields() { return table_of<Strategy>().fields; }
+
+/// Number of the strategy field of this name.
+std::size_t field_number(const std::string& name) {
+  const FieldRow* const field = field_of(table_of<Strategy>(), name);
+  if (field == nullptr) unknown_field(name, RecordOf<Strategy>::name);
+  return static_cast<std::size_t>(field - strategy_fields().data());
 }
 
-template <std::size_t... I>
-void set_values(Space& space, const std::string& name, const py::sequence& listed,
-                std::index_sequence<I...>) {
-  with_field(name, [&](const auto&, std::size_t index) {
-    const auto set = [&](const auto& field, auto& values) {
-      for (const py::handle item : listed) {
-        values.push_back(convert(field, py::reinterpret_borrow<py::object>(item)));
-      }
-    };
-    ((I == index ? set(field_at<I>(RecordOf<Strategy>::fields), std::get<I>(space.values))
-                 : void()),
-     ...);
-  });
+/// Appends a value to the list of field number I.
+template <std::size_t I>
+void append_to(Space& space, const py::object& value) {
+  auto& values = std::get<I>(space.values);
+  typename std::remove_cvref_t<decltype(values)>::value_type item{};
+  const FieldRow& field = strategy_fields()[I];
+  field.type->assign(field, value, &item);
+  values.push_back(item);
 }
+
+using Append = void (*)(Space& space, const py::object& value);
+
+constexpr auto kAppend = []<std::size_t... I>(std::index_sequence<I...>) {
+  return std::array<Append, sizeof...(I)>{&append_to<I>...};
+}(std::make_index_sequence<std::tuple_size_v<Space::Values>>());
 
 Product product_of(double factor, const Names& names) {
   Product product{factor, {}};
@@ -58,10 +56,11 @@ using RelationRow = std::tuple<double, Names, Comparison, double, Names>;
 Space make_space(const py::dict& values, const std::vector<RelationRow>& relations,
                  const std::vector<py::dict>& exclusions, const Names& redundant, bool tiers) {
   Space space;
-  constexpr auto fields = std::tuple_size_v<Space::Values>;
   for (const auto& [name, listed] : values) {
-    set_values(space, name.cast<std::string>(), listed.cast<py::sequence>(),
-               std::make_index_sequence<fields>());
+    const Append append = kAppend[field_number(name.cast<std::string>())];
+    for (const py::handle item : listed.cast<py::sequence>()) {
+      append(space, py::reinterpret_borrow<py::object>(item));
+    }
   }
   for (const auto& [left, left_names, comparison, right, right_names] : relations) {
     space.relations.push_back(
@@ -70,18 +69,16 @@ Space make_space(const py::dict& values, const std::vector<RelationRow>& relatio
   for (const py::dict& row : exclusions) {
     Exclusion exclusion;
     for (const auto& [name, value] : row) {
-      with_field(name.cast<std::string>(), [&](const auto& field, std::size_t index) {
-        exclusion.values.*(field.member) =
-            convert(field, py::reinterpret_borrow<py::object>(value));
-        exclusion.fields |= std::uint32_t{1} << index;
-      });
+      const std::size_t number = field_number(name.cast<std::string>());
+      const FieldRow& field = strategy_fields()[number];
+      field.type->assign(field, py::reinterpret_borrow<py::object>(value),
+                         field.in(&exclusion.values));
+      exclusion.fields |= std::uint32_t{1} << number;
     }
     space.exclusions.push_back(exclusion);
   }
   for (const std::string& name : redundant) {
-    with_field(name, [&](const auto&, std::size_t index) {
-      space.redundant |= std::uint32_t{1} << index;
-    });
+    space.redundant |= std::uint32_t{1} << field_number(name);
   }
   space.tiers = tiers;
   return space;
@@ -174,18 +171,18 @@ class Columns final : public RowSink {
   Columns(RowRange rows, const std::optional<Names>& wanted, py::dict& strategies,
           py::dict& estimates)
       : first_(rows.first),
-        strategies_(rows.size(), wanted, strategies),
-        estimates_(rows.size(), wanted, estimates) {}
+        strategies_(table_of<Strategy>(), rows.size(), wanted, strategies),
+        estimates_(table_of<Estimate>(), rows.size(), wanted, estimates) {}
 
   void put(const RowBlock& block) override {
-    strategies_.put(block.first - first_, block.strategies);
-    estimates_.put(block.first - first_, block.estimates);
+    strategies_.put<Strategy>(block.first - first_, block.strategies);
+    estimates_.put<Estimate>(block.first - first_, block.estimates);
   }
 
  private:
   std::uint64_t first_;
-  RecordColumns<Strategy> strategies_;
-  RecordColumns<Estimate> estimates_;
+  RecordColumns strategies_;
+  RecordColumns estimates_;
 };
 
 py::tuple sweep_rows(const Tables& tables, const Enumeration& space, std::uint64_t first,

@@ -83,14 +83,14 @@ py::dict steady_states_at(const Instance& instance, const RequestMix& mix,
   const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
   const StatesAtRates states(instance.times, capacity, mix);
   py::dict columns;
-  RecordColumns<SteadyState> into(size, std::nullopt, columns);
+  RecordColumns into(table_of<SteadyState>(), size, std::nullopt, columns);
   std::vector<SteadyState> found(std::min(size, kBlock));
   for (std::size_t first = 0; first < size; first += found.size()) {
     found.resize(std::min(found.size(), size - first));
     {
       const py::gil_scoped_release released;
       states.at(all.subspan(first, found.size()), found);
-      into.put(first, found);
+      into.put<SteadyState>(first, found);
     }
     check_interrupt();
   }

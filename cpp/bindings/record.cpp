@@ -56,16 +56,16 @@ void unknown_field(const std::string& key, std::string_view record) {
   throw MalformedQuestion(message);
 }
 
-namespace {
-
-py::str python_text(std::string_view text) { return {text.data(), text.size()}; }
-
 const FieldRow* field_of(const RecordTable& table, std::string_view name) {
   for (const FieldRow& field : table.fields) {
     if (field.name == name) return &field;
   }
   return nullptr;
 }
+
+namespace {
+
+py::str python_text(std::string_view text) { return {text.data(), text.size()}; }
 
 /// A record's table beside its class, which outlives all that is defined on it.
 struct RecordClass {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -99,16 +100,16 @@ M converted(const FieldText& field, const py::object& value) {
   }
 }
 
-template <class T, class M>
-M convert(const Field<T, M>& field, const py::object& value) {
-  return converted<M>({field.name, field.low, field.high, field.meaning}, value);
-}
+/// How members of one type stand in a column of a table, if they do: choices as small codes, the
+/// rest as plain numbers.
+enum class ColumnKind : std::uint8_t { none, code, flag, whole, number };
 
 /// What the bindings do with members of one type. A table of functions rather than templates over
 /// records and fields: the same few serve a thousand fields, which compiled one by one were most
 /// of the time and the memory of a build.
 struct MemberType {
-  const char* kind;                     ///< as the rows of `fields()` say it
+  const char* kind;  ///< as the rows of `fields()` say it
+  ColumnKind column;
   std::vector<std::string_view> names;  ///< of a choice
   std::string (*as_argument)();         ///< its type in the signature of the constructor
   std::string (*as_attribute)();        ///< its type as it is read
@@ -125,6 +126,18 @@ const char* kind_of() {
   if constexpr (std::is_same_v<M, double> || IsQuantity<M>::value) return "float";
   if constexpr (std::is_same_v<M, std::string>) return "text";
   return "record";
+}
+
+template <class M>
+constexpr ColumnKind column_kind() {
+  if constexpr (NamedEnum<M>) {
+    static_assert(sizeof(M) == 1, "codes are bytes");
+    return ColumnKind::code;
+  }
+  if constexpr (std::is_same_v<M, bool>) return ColumnKind::flag;
+  if constexpr (std::is_same_v<M, std::int32_t>) return ColumnKind::whole;
+  if constexpr (std::is_same_v<M, double> || IsQuantity<M>::value) return ColumnKind::number;
+  return ColumnKind::none;
 }
 
 template <class M>
@@ -156,6 +169,7 @@ std::string argument_text() {
 template <class M>
 const MemberType& member_type() {
   static const MemberType type{kind_of<M>(),
+                               column_kind<M>(),
                                [] {
                                  std::vector<std::string_view> names;
                                  if constexpr (NamedEnum<M>) {
@@ -232,6 +246,9 @@ const RecordTable& table_of() {
       }};
   return table;
 }
+
+/// The field of this name, or none.
+const FieldRow* field_of(const RecordTable& table, std::string_view name);
 
 /// Defines on `c`, the class of this record, all that every record has.
 void define_record(py::object& c, const RecordTable& table);
