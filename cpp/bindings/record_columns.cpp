@@ -37,7 +37,8 @@ NewColumn new_column(const FieldRow& field, std::uint64_t rows) {
   throw std::logic_error(std::string(field.name) + ": stands in no column");
 }
 
-/// A quantity is read as the double that it holds, a code as the byte that it is.
+/// A quantity is read as the double that it holds, a code as the byte that it is, which may be read
+/// as any type is.
 template <class Stored>
 void copy(const std::byte* member, std::size_t stride_bytes, std::size_t count, void* column,
           std::uint64_t at) {
@@ -74,7 +75,7 @@ void RecordColumns::put(std::uint64_t at, const Records& records) const {
     const std::size_t stride_bytes = records.size_bytes;
     switch (field->type->column) {
       case ColumnKind::code:
-        copy<signed char>(member, stride_bytes, records.count, values, at);
+        copy<unsigned char>(member, stride_bytes, records.count, values, at);
         break;
       case ColumnKind::flag:
         copy<bool>(member, stride_bytes, records.count, values, at);
