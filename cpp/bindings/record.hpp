@@ -101,8 +101,8 @@ M converted(const FieldText& field, const py::object& value) {
 }
 
 /// How members of one type stand in a column of a table, if they do: choices as small codes, the
-/// rest as plain numbers.
-enum class ColumnKind : std::uint8_t { none, code, flag, whole, number };
+/// rest as plain numbers. Whole numbers of all widths become the same.
+enum class ColumnKind : std::uint8_t { none, code, flag, byte, half, whole, number };
 
 /// What the bindings do with members of one type. A table of functions rather than templates over
 /// records and fields: the same few serve a thousand fields, which compiled one by one were most
@@ -135,7 +135,11 @@ constexpr ColumnKind column_kind() {
     return ColumnKind::code;
   }
   if constexpr (std::is_same_v<M, bool>) return ColumnKind::flag;
-  if constexpr (std::is_same_v<M, std::int32_t>) return ColumnKind::whole;
+  if constexpr (std::is_same_v<M, std::uint8_t>) return ColumnKind::byte;
+  if constexpr (std::is_same_v<M, std::uint16_t>) return ColumnKind::half;
+  if constexpr (std::is_same_v<M, std::int32_t> || std::is_same_v<M, std::uint32_t>) {
+    return ColumnKind::whole;
+  }
   if constexpr (std::is_same_v<M, double> || IsQuantity<M>::value) return ColumnKind::number;
   return ColumnKind::none;
 }

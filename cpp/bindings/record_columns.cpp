@@ -27,6 +27,8 @@ NewColumn new_column(const FieldRow& field, std::uint64_t rows) {
       return new_column<std::int8_t>(rows);
     case ColumnKind::flag:
       return new_column<bool>(rows);
+    case ColumnKind::byte:
+    case ColumnKind::half:
     case ColumnKind::whole:
       return new_column<std::int32_t>(rows);
     case ColumnKind::number:
@@ -39,12 +41,12 @@ NewColumn new_column(const FieldRow& field, std::uint64_t rows) {
 
 /// A quantity is read as the double that it holds, a code as the byte that it is, which may be read
 /// as any type is.
-template <class Stored>
+template <class Stored, class Held = Stored>
 void copy(const std::byte* member, std::size_t stride_bytes, std::size_t count, void* column,
           std::uint64_t at) {
   Stored* out = static_cast<Stored*>(column) + at;
   for (std::size_t i = 0; i < count; ++i) {
-    out[i] = *reinterpret_cast<const Stored*>(member + i * stride_bytes);
+    out[i] = static_cast<Stored>(*reinterpret_cast<const Held*>(member + i * stride_bytes));
   }
 }
 
@@ -79,6 +81,12 @@ void RecordColumns::put(std::uint64_t at, const Records& records) const {
         break;
       case ColumnKind::flag:
         copy<bool>(member, stride_bytes, records.count, values, at);
+        break;
+      case ColumnKind::byte:
+        copy<std::int32_t, std::uint8_t>(member, stride_bytes, records.count, values, at);
+        break;
+      case ColumnKind::half:
+        copy<std::int32_t, std::uint16_t>(member, stride_bytes, records.count, values, at);
         break;
       case ColumnKind::whole:
         copy<std::int32_t>(member, stride_bytes, records.count, values, at);

@@ -15,7 +15,7 @@ class PassRecorder {
  public:
   using Time = std::int32_t;  ///< a node
 
-  /// Of a sequence of so many turns, which take two or three nodes each.
+  /// `turns`: of the first sequence, two or three nodes each.
   PassRecorder(std::size_t classes, std::size_t turns)
       : known_(kPassTimes * classes + Lasting::kOthers), slots_(std::bit_ceil(8 * turns)) {
     nodes_.reserve(4 * turns);
