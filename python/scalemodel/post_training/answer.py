@@ -232,7 +232,7 @@ class RlEstimate(PhasedStep):
         >>> plan = sm.Strategy(tp=2, recompute="full")
         >>> step = sm.estimate_rl("llama3_8b", "dgx_h100", task, plan)
         >>> round(step.interval().high_s / step.step_time_s, 1)
-        1.9
+        2.1
         """
         trained = self.training.interval()
         if trained is None or not math.isfinite(self.step_time_s):
