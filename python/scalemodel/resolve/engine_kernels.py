@@ -149,9 +149,17 @@ def in_a_model(
     (1.0, 0.975)
     """
     record = kernel.record.replace(cached_speedup=1.0, computes_remote=False)
-    if not 0 < distance(accelerator, kernel.accelerator) < _OTHER_ARCHITECTURE:
+    alike = 0 < distance(accelerator, kernel.accelerator) < _OTHER_ARCHITECTURE
+    if not (alike and _states_pace(accelerator) and _states_pace(kernel.accelerator)):
         return record
     return _core.moved_kernel(record, _built(kernel.accelerator), _built(accelerator))
+
+
+def _states_pace(accelerator: str) -> bool:
+    """Whether an entry has what its peak is shared by; what is assumed elsewhere is no pace."""
+    table = accelerator_table(accelerator)
+    stated = {*table.get("compute", {}), *table.get("gemm", {})}
+    return {"multiprocessors", "clock"} <= stated
 
 
 @catalog.kept(64)
