@@ -4535,7 +4535,7 @@ class Adapters:
     @property
     def adapter_slots(self) -> int:
         """
-        adapters that the accelerator holds; 0: as many as there are
+        adapters that the accelerator has room for; 0: as many as there are
         """
     @property
     def adapter_targets(self) -> str:
@@ -4618,7 +4618,7 @@ class Engine:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, prompt_host_s: float = 0.0, adapter_kernel_s: float = 0.0, adapter_block_s: float = 0.0, idle_adapter_block_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, balanced_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0, adapters: Adapters = ..., overlaps_drafts: bool = True, overlaps_draft_models: bool = True, phased_drafts: bool = False, draft_layer_host_s: float = 0.0, max_drafting_sequences: int = 0, guided: GuidedDecoding = ..., overlaps_masks: bool = False, overlaps_draft_masks: bool = False, compiles_apart: bool = True) -> None:
+    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, prompt_host_s: float = 0.0, adapter_kernel_s: float = 0.0, adapter_launch_s: float = 0.0, adapter_block_s: float = 0.0, adapter_pass_s: float = 0.0, idle_adapter_block_s: float = 0.0, adapter_copy_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, balanced_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0, adapters: Adapters = ..., overlaps_drafts: bool = True, overlaps_draft_models: bool = True, phased_drafts: bool = False, draft_layer_host_s: float = 0.0, max_drafting_sequences: int = 0, guided: GuidedDecoding = ..., overlaps_masks: bool = False, overlaps_draft_masks: bool = False, compiles_apart: bool = True) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4635,12 +4635,27 @@ class Engine:
     @property
     def adapter_block_s(self) -> float:
         """
-        multiprocessor time of a thread block of low-rank adapters
+        multiprocessor time of a thread block of theirs; 0: they are not counted
+        """
+    @property
+    def adapter_copy_s(self) -> float:
+        """
+        CPU time to start the copy of one matrix of an adapter to the accelerator
         """
     @property
     def adapter_kernel_s(self) -> float:
         """
         least time of a shrink or an expand of low-rank adapters
+        """
+    @property
+    def adapter_launch_s(self) -> float:
+        """
+        time of one beside that of its thread blocks, where those are counted
+        """
+    @property
+    def adapter_pass_s(self) -> float:
+        """
+        the same for each of its passes over the depth of the input
         """
     @property
     def adapters(self) -> Adapters:
@@ -4705,7 +4720,7 @@ class Engine:
     @property
     def idle_adapter_block_s(self) -> float:
         """
-        the same of one that finds no tokens; 0: none is launched without
+        multiprocessor time of one that finds no tokens; 0: none is launched without
         """
     @property
     def kernel_efficiency(self) -> float:

@@ -320,7 +320,7 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   CacheCapacity capacity;
   capacity.block = blocks.block();
   capacity.weights = weight_bytes(model, kernels, layout) +
-                     engine.adapters.resident() * adapter_bytes(model, engine.adapters, layout) +
+                     engine.adapters.allocated() * adapter_bytes(model, engine.adapters, layout) +
                      draft_weight_bytes(model, kernels, layout, draft);
   capacity.reserve = engine.reserve;
   const double limited = engine.limits_per_rank ? layout.dp : 1;

@@ -42,8 +42,11 @@ struct Engine {
   Seconds request_host;    ///< CPU overhead from arrival to the scheduler, and back with a token
   Seconds prompt_host;     ///< CPU overhead of a prompt in the step that computes it
   Seconds adapter_kernel;  ///< a shrink or an expand of low-rank adapters takes at least
+  Seconds adapter_launch;  ///< and one whose thread blocks are counted, beside them
   Seconds adapter_block;   ///< a thread block of theirs keeps its multiprocessor so long
-  Seconds idle_adapter_block;  ///< and one that finds no tokens; 0: none is launched without
+  Seconds adapter_pass;    ///< and for every pass over its share of the depth so much longer
+  Seconds idle_adapter_block;  ///< one that finds no tokens; 0: none is launched without
+  Seconds adapter_copy;        ///< CPU time to start the copy of one of their matrices
   // Facts.
   bool overlaps_host = false;   ///< a step is prepared while another runs, on one stage
   bool mixed_batches = true;    ///< prefill and decode share a step
@@ -135,10 +138,16 @@ struct RecordOf<Engine> {
             "CPU overhead per prompt in the step that computes it"),
       field("adapter_kernel_s", &T::adapter_kernel, 0, 1e-3,
             "least time of a shrink or an expand of low-rank adapters"),
+      field("adapter_launch_s", &T::adapter_launch, 0, 1e-3,
+            "time of one beside that of its thread blocks, where those are counted"),
       field("adapter_block_s", &T::adapter_block, 0, 1e-4,
-            "multiprocessor time of a thread block of low-rank adapters"),
+            "multiprocessor time of a thread block of theirs; 0: they are not counted"),
+      field("adapter_pass_s", &T::adapter_pass, 0, 1e-4,
+            "the same for each of its passes over the depth of the input"),
       field("idle_adapter_block_s", &T::idle_adapter_block, 0, 1e-4,
-            "the same of one that finds no tokens; 0: none is launched without"),
+            "multiprocessor time of one that finds no tokens; 0: none is launched without"),
+      field("adapter_copy_s", &T::adapter_copy, 0, 1e-2,
+            "CPU time to start the copy of one matrix of an adapter to the accelerator"),
       field("overlaps_host", &T::overlaps_host,
             "CPU overhead is hidden behind the accelerator, without pipeline stages"),
       field("mixed_batches", &T::mixed_batches, "mixed batches: prefill and decode share a step"),

@@ -61,7 +61,8 @@ StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, 
   host_fixed_ = (engine_.overlaps_host ? layout.pp : 1) * engine_.step_host;
   host_each_ = (engine_.sequence_host + (pipeline ? engine_.pipeline_host : Seconds{})) / layout.dp;
   prompt_host_ =
-      adapter_load_time(model, engine_.adapters, layout, cluster_.accelerator.host_bandwidth) +
+      adapter_load_time(model, engine_.adapters, layout, cluster_.accelerator.host_bandwidth,
+                        engine_.adapter_copy) +
       engine_.prompt_host / layout.dp;
   const std::vector<double> layers = layers_of_stage(model, layout.pp);
   const double stage = std::ceil(static_cast<double>(model.layers()) / layout.pp);

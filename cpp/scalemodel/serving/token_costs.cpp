@@ -133,11 +133,16 @@ Seconds StepTimes::adapter_time(double m, double depth, double columns, double s
                                 double groups, const AdapterBlocks& blocks) const {
   const double rank = engine_.adapters.rank;
   const Seconds block = spread_over_multiprocessors(engine_.adapter_block);
+  const Seconds pass = spread_over_multiprocessors(engine_.adapter_pass);
   const Seconds shrink = linear(Shared::kStorage, m / groups, slices * rank, depth, groups, false);
   const Seconds expand = linear(Shared::kStorage, m / groups, columns, rank, groups, false) +
                          Bytes{m * columns * kElement} / cluster_.accelerator.memory_bandwidth;
-  return max(max(shrink, blocks.shrink * block), engine_.adapter_kernel) +
-         max(max(expand, blocks.expand * block), engine_.adapter_kernel);
+  if (blocks.shrink * engine_.adapter_block <= Seconds{}) {
+    return max(shrink, engine_.adapter_kernel) + max(expand, engine_.adapter_kernel);
+  }
+  const Seconds launch = engine_.adapter_launch;
+  return max(shrink, launch + blocks.shrink * (block + blocks.shrink_passes * pass)) +
+         max(expand, launch + blocks.expand * (block + pass));
 }
 
 /// Adapters beside a GEMM, with those of the GEMMs that are multiplied with it. Blocks of all slots
@@ -157,11 +162,13 @@ void StepTimes::add_adapters(TokenCost& cost, const Unit& unit, const LayerOpera
   }
   const Adapters& adapters = engine_.adapters;
   const double groups = distinct_adapters(adapters, m);
-  AdapterBlocks busy = adapter_blocks(m / groups, m, adapters.rank, slices, widest);
-  busy = {.shrink = groups * busy.shrink, .expand = groups * busy.expand};
-  cost.linear += adapter_time(m, op.local_depth(layout_.tp), columns, slices, groups, busy);
-  const AdapterBlocks slot = adapter_blocks(m, m, adapters.rank, slices, widest);
-  const double launched = adapters.resident() * (slot.shrink + slot.expand);
+  const double depth = op.local_depth(layout_.tp);
+  AdapterBlocks busy = adapter_blocks(m / groups, m, adapters.rank, slices, depth, widest);
+  busy.shrink *= groups;
+  busy.expand *= groups;
+  cost.linear += adapter_time(m, depth, columns, slices, groups, busy);
+  const AdapterBlocks slot = adapter_blocks(m, m, adapters.rank, slices, depth, widest);
+  const double launched = adapters.allocated() * (slot.shrink + slot.expand);
   const double idle = std::max(0.0, launched - busy.shrink - busy.expand);
   cost.linear += idle * spread_over_multiprocessors(engine_.idle_adapter_block);
 }

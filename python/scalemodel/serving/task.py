@@ -95,14 +95,15 @@ class Inference:
         The KV caches of prompts come from a prefill pool: a decode pool computes none of them.
     adapters : int
         Low-rank adapters (LoRA) of the model of which every request names one, all as often as each
-        other; 0: none.
+        other; 0: none. Adapters that are asked for unlike often meet in a step about as 1 / sum of
+        the squares of their shares of the requests do.
     adapter_rank : int
         Rank that the engine is started for, which kernels and memory follow.
     adapter_targets : str
         Matrices with adapters: those of ``attention``, or ``all`` of every layer, experts included.
     adapter_slots : int
-        Adapters that the accelerator holds, and a step at most; the others are brought in from the
-        host as requests name them. 0: all of them.
+        Adapters that the accelerator has room for, and a step at most; the others are brought in
+        from the host as requests name them. 0: as many as there are.
     input_spread, output_spread : float
         Standard deviation of the logarithm of the lengths, log-normal about their means; 0: all
         requests are of one length. Streams of requests draw them; steady states take the means.

@@ -53,15 +53,17 @@ TEST_CASE("requests meet as many adapters as there are, slots and chance allow")
 
 TEST_CASE("by hand: thread blocks of the adapters of a GEMM") {
   // 67 of 67 tokens, three slices of at most 4096 columns: three tiles of rows, 64 parts of depth.
-  const AdapterBlocks slot = adapter_blocks(67, 67, 16, 3, 4096);
+  const AdapterBlocks slot = adapter_blocks(67, 67, 16, 3, 4096, 4096);
   CHECK(slot.shrink == 3 * 64 * 3);
   CHECK(slot.expand == 3 * 2 * 32);
-  // One of them: one tile each. Of many tokens the depth is split less; a rank of 24 takes two
-  // tiles.
-  CHECK(adapter_blocks(1, 67, 16, 3, 4096).shrink == 3 * 64);
-  CHECK(adapter_blocks(1, 67, 16, 3, 4096).expand == 3 * 32);
-  CHECK(adapter_blocks(128, 128, 24, 1, 100).shrink == 8 * 4 * 2);
-  CHECK(adapter_blocks(128, 128, 24, 1, 100).expand == 2);
+  CHECK(slot.shrink_passes == 1);  // 64 of 4096 at once
+  // One of them: one tile each. Of many tokens the depth is split less, into eight parts of which
+  // a block takes 32 at once; a rank of 24 takes two tiles.
+  CHECK(adapter_blocks(1, 67, 16, 3, 4096, 4096).shrink == 3 * 64);
+  CHECK(adapter_blocks(1, 67, 16, 3, 4096, 4096).expand == 3 * 32);
+  CHECK(adapter_blocks(128, 128, 24, 1, 14336, 100).shrink == 8 * 4 * 2);
+  CHECK(adapter_blocks(128, 128, 24, 1, 14336, 100).expand == 2);
+  CHECK(adapter_blocks(128, 128, 24, 1, 14336, 100).shrink_passes == 56);
 }
 
 TEST_CASE("the widest slice is that of queries, or half of a gate and an up projection") {
@@ -108,9 +110,40 @@ TEST_CASE(
   const Bytes none = weights({});
   CHECK((weights(adapters(8, 16)) - none) / one == Approx(8));
   CHECK((weights(adapters(64, 16, 8)) - none) / one == Approx(8));
+  CHECK((weights(adapters(8, 16, 64)) - none) / one == Approx(64));  // empty ones are allocated too
   const BytesPerSecond link = 32 * unit::GB / unit::s;
-  CHECK(adapter_load_time(model, adapters(8, 16), {}, link) == Seconds{});
-  CHECK(adapter_load_time(model, adapters(32, 16, 8), {}, link) / (one / link) == Approx(0.75));
+  CHECK(adapter_load_time(model, adapters(8, 16), {}, link, Seconds{}) == Seconds{});
+  const Seconds bytes_alone = adapter_load_time(model, adapters(32, 16, 8), {}, link, Seconds{});
+  CHECK(bytes_alone / (one / link) == Approx(0.75));
+  // A and B of seven matrices in 32 layers: copies that take longer to start than to run.
+  CHECK(adapter_matrices(model, adapters(8, 16), {}) == Approx(2 * 7 * 32));
+  const Seconds started = adapter_load_time(model, adapters(32, 16, 8), {}, link, 20 * unit::us);
+  CHECK(started / unit::us == Approx(0.75 * 2 * 7 * 32 * 20));
+}
+
+TEST_CASE("by hand: kernels of adapters whose thread blocks are counted") {
+  const auto step = [](int count, Seconds launch, Seconds block, Seconds pass) {
+    Engine engine = reference_engine();
+    engine.adapters = adapters(count, 16);
+    engine.adapter_kernel = 1 * unit::us;
+    engine.adapter_launch = launch;
+    engine.adapter_block = block;
+    engine.adapter_pass = pass;
+    Cluster cluster = reference_cluster(8);
+    cluster.accelerator.multiprocessors = 100;
+    const StepTimes times{
+        make_decoder(dense_7b_shape()), cluster, engine, reference_kernels(), {}, 1};
+    return times.total(decoded_with(1));
+  };
+  const Seconds block = 1 * unit::ms, launch = 5 * unit::us;  // longer than any GEMM
+  const Seconds plain = step(1, launch, block, Seconds{});
+  // Two kernels each of queries, keys and values, of the output, of gate and up, and of down.
+  const Seconds later = step(1, launch + launch, block, Seconds{});
+  CHECK((later - plain) / unit::us == Approx(32 * 8 * 5));
+  // One token: 64 parts of each depth and, of the widths, 3 x 32, 32, 2 x 86 and 32 parts; a pass.
+  const double blocks = 64 * (3 + 1 + 2 + 1) + (3 * 32 + 32 + 2 * 86 + 32);
+  const Seconds passed = step(1, launch, block, 10 * unit::us);
+  CHECK((passed - plain) / unit::us == Approx(32 * blocks * 10 / 100));
 }
 
 TEST_CASE("without adapters a step is the same to the last bit, with any it takes longer") {
