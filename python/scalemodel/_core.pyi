@@ -4618,7 +4618,7 @@ class Engine:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, prompt_host_s: float = 0.0, adapter_kernel_s: float = 0.0, adapter_launch_s: float = 0.0, adapter_block_s: float = 0.0, adapter_pass_s: float = 0.0, idle_adapter_block_s: float = 0.0, adapter_copy_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, balanced_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0, adapters: Adapters = ..., overlaps_drafts: bool = True, overlaps_draft_models: bool = True, phased_drafts: bool = False, draft_layer_host_s: float = 0.0, max_drafting_sequences: int = 0, guided: GuidedDecoding = ..., overlaps_masks: bool = False, overlaps_draft_masks: bool = False, compiles_apart: bool = True) -> None:
+    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, broadcast_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, prompt_host_s: float = 0.0, adapter_kernel_s: float = 0.0, adapter_launch_s: float = 0.0, adapter_block_s: float = 0.0, adapter_pass_s: float = 0.0, idle_adapter_block_s: float = 0.0, adapter_copy_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, balanced_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0, adapters: Adapters = ..., overlaps_drafts: bool = True, overlaps_draft_models: bool = True, phased_drafts: bool = False, draft_layer_host_s: float = 0.0, max_drafting_sequences: int = 0, guided: GuidedDecoding = ..., overlaps_masks: bool = False, overlaps_draft_masks: bool = False, compiles_apart: bool = True) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4676,6 +4676,11 @@ class Engine:
     def block_tokens(self) -> int:
         """
         tokens of a KV cache block
+        """
+    @property
+    def broadcast_host_s(self) -> float:
+        """
+        CPU overhead per step and doubling of tensor ranks, which are told of requests
         """
     @property
     def chunked_prefill(self) -> bool:

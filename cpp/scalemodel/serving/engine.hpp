@@ -37,6 +37,7 @@ struct Engine {
   double kernel_efficiency = 1;  ///< kernels in a tight loop over the same inside a step
   Seconds collective_wait;       ///< of eight ranks for one another, per collective
   Seconds step_host;             ///< CPU overhead per step
+  Seconds broadcast_host;        ///< the same per doubling of the tensor ranks that are told of it
   Seconds sequence_host;         ///< CPU overhead per running sequence and step
   Seconds pipeline_host;         ///< the same on top, where stages form a pipeline
   Seconds request_host;    ///< CPU overhead from arrival to the scheduler, and back with a token
@@ -44,7 +45,7 @@ struct Engine {
   Seconds adapter_kernel;  ///< a shrink or an expand of low-rank adapters takes at least
   Seconds adapter_launch;  ///< and one whose thread blocks are counted, beside them
   Seconds adapter_block;   ///< a thread block of theirs keeps its multiprocessor so long
-  Seconds adapter_pass;    ///< and for every pass over its share of the depth so much longer
+  Seconds adapter_pass;    ///< and longer by this for every pass over its depth
   Seconds idle_adapter_block;  ///< one that finds no tokens; 0: none is launched without
   Seconds adapter_copy;        ///< CPU time to start the copy of one of their matrices
   // Facts.
@@ -128,6 +129,8 @@ struct RecordOf<Engine> {
       field("collective_wait_s", &T::collective_wait, 0, 2e-4,
             "of eight ranks for one another, per collective"),
       field("step_host_s", &T::step_host, 0, 0.1, "CPU overhead per step"),
+      field("broadcast_host_s", &T::broadcast_host, 0, 0.01,
+            "CPU overhead per step and doubling of tensor ranks, which are told of requests"),
       field("sequence_host_s", &T::sequence_host, 0, 1e-3,
             "CPU overhead per running sequence and step"),
       field("pipeline_host_s", &T::pipeline_host, 0, 1e-3,

@@ -58,12 +58,12 @@ StepTimes::StepTimes(const StepQuestion& question, const ServingLayout& layout, 
   host_hides_ = engine_.overlaps_host && !pipeline;
   host_hides_drafting_ = host_hides_ && (question.draft.model ? engine_.overlaps_draft_models
                                                               : engine_.overlaps_drafts);
-  host_fixed_ = (engine_.overlaps_host ? layout.pp : 1) * engine_.step_host;
+  host_fixed_ = (engine_.overlaps_host ? layout.pp : 1) * engine_.step_host +
+                std::log2(static_cast<double>(layout.tp)) * engine_.broadcast_host;
   host_each_ = (engine_.sequence_host + (pipeline ? engine_.pipeline_host : Seconds{})) / layout.dp;
-  prompt_host_ =
-      adapter_load_time(model, engine_.adapters, layout, cluster_.accelerator.host_bandwidth,
-                        engine_.adapter_copy) +
-      engine_.prompt_host / layout.dp;
+  prompt_host_ = adapter_load_time(model, engine_.adapters, layout,
+                                   cluster_.accelerator.host_bandwidth, engine_.adapter_copy) +
+                 engine_.prompt_host / layout.dp;
   const std::vector<double> layers = layers_of_stage(model, layout.pp);
   const double stage = std::ceil(static_cast<double>(model.layers()) / layout.pp);
   for (std::size_t i = 0; i < model.kinds.size(); ++i) {
