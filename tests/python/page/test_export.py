@@ -14,7 +14,7 @@ import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.cli import MALFORMED, OK, main
 from scalemodel.estimator.evaluation import stack_at
-from scalemodel.page import export_page
+from scalemodel.page import export, export_page
 from scalemodel.page.catalogue import plain_record
 from scalemodel.page.export import ENGINE, catalogue_text
 from scalemodel.page.serving import CACHES
@@ -32,8 +32,19 @@ def wasm(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def held() -> dict[str, Any]:
-    return dict(json.loads(catalogue_text()))
+def text() -> str:
+    return catalogue_text()
+
+
+@pytest.fixture(scope="module")
+def held(text: str) -> dict[str, Any]:
+    return dict(json.loads(text))
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Folders that are written are given the catalogue, which takes seconds to put together."""
+    monkeypatch.setattr(export, "catalogue_text", lambda: text)
 
 
 def same(record: Any, entry: dict[str, Any]) -> None:
@@ -132,7 +143,7 @@ def test_a_record_says_what_differs_from_its_defaults() -> None:
 
 
 @pytest.mark.repeats
-def test_the_folder_points_nowhere_else(wasm: Path, tmp_path: Path) -> None:
+def test_the_folder_points_nowhere_else(wasm: Path, tmp_path: Path, text: str) -> None:
     files = export_page(tmp_path / "site", engine=wasm)
     assert files[0].name == "index.html"
     names = {path.name for path in files}
@@ -142,10 +153,12 @@ def test_the_folder_points_nowhere_else(wasm: Path, tmp_path: Path) -> None:
     for path in files:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), path.name
+    assert any(text in path.read_text(encoding="utf-8") for path in files)
     # Written again, it is the same folder.
     assert export_page(tmp_path / "site", engine=wasm) == files
 
 
+@pytest.mark.usefixtures("known")
 def test_the_command_names_what_is_missing(
     wasm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
