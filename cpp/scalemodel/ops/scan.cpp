@@ -96,8 +96,13 @@ double RecurrentShape::saved_values() const {
       return 4 * d + 2.0 * key_dim + rank;
     case Recurrence::mamba2:  // convolution and states are computed again
       return projected() + d;
-    case Recurrence::gated_delta:  // before and after the convolution, inverses of the chunks
-      return 2 * c + 2 * d + static_cast<double>(heads) * chunk + 2.0 * heads;
+    case Recurrence::gated_delta: {
+      // What is convolved; queries and keys behind their norms and, where several heads share them,
+      // repeated for each; values, gates, the output before and behind its norm and its gate;
+      // inverses of the chunks. Source: NVIDIA/Megatron-LM, core/ssm/gated_delta_net.py, forward.
+      const double repeated = heads > groups ? 2.0 * heads * key_dim : 0;
+      return c + 2 * k + repeated + 5 * d + static_cast<double>(heads) * chunk + 2.0 * heads;
+    }
     case Recurrence::jet:  // before and after the activation of queries and keys too; weights of
                            // the convolution, and what they are made of
       return 4 * d + 4 * k + static_cast<double>(heads) * chunk + 2.0 * heads + d * conv_width +

@@ -119,6 +119,21 @@ TEST_CASE("by hand: a delta rule without decay works as one with it") {
   CHECK(delta.window_values() == 0);
 }
 
+TEST_CASE("by hand: what a gated delta net saves, whose value heads share keys or have their own") {
+  RecurrentShape shared = recurrence(Recurrence::gated_delta, 128, 64);
+  shared.heads = 48;
+  shared.groups = 16;
+  shared.conv_width = 4;
+  shared.chunk = 64;
+  const double keys = 16 * 128, values = 48 * 64, repeated = 48 * 128;
+  CHECK(shared.saved_values() ==
+        (2 * keys + values) + 2 * keys + 2 * repeated + 5 * values + 48 * 64 + 2 * 48);
+  RecurrentShape own = shared;
+  own.groups = 48;
+  CHECK(own.saved_values() ==
+        (2 * repeated + values) + 2 * repeated + 5 * values + 48 * 64 + 2 * 48);
+}
+
 TEST_CASE("by hand: RWKV-4 keeps three numbers of every channel, RWKV-6 a matrix of every head") {
   RecurrentShape fourth = recurrence(Recurrence::rwkv4, 3, 0);
   fourth.heads = fourth.groups = 512;
