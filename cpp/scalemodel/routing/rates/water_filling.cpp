@@ -12,6 +12,17 @@ namespace {
 
 constexpr std::int32_t kUsersAhead = 8;  ///< users between a fetch and its use
 constexpr std::size_t kEntitiesAtHand = std::size_t{1} << 16;  ///< whose values a cache holds
+constexpr int kPackedBits = 16, kPackedLinks = 64 / kPackedBits;
+constexpr std::uint64_t kNoLink = (std::uint64_t{1} << kPackedBits) - 1;
+
+/// Whether every entity's links fit into a word.
+bool packable(const Incidence& uses, std::size_t links) {
+  if (links >= kNoLink) return false;
+  for (std::size_t i = 0; i + 1 < uses.first.size(); ++i) {
+    if (uses.first[i + 1] - uses.first[i] > kPackedLinks) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -35,8 +46,16 @@ void WaterFilling::pop_heap_top() {
   if (!heap_.empty()) sift_down(0);
 }
 
+template <typename Each>
+void WaterFilling::for_packed_links(std::int32_t entity, const Each& each) const {
+  std::uint64_t links = packed_[entity];
+  for (int k = 0; k < kPackedLinks && (links & kNoLink) != kNoLink; ++k, links >>= kPackedBits) {
+    each(static_cast<std::size_t>(links & kNoLink));
+  }
+}
+
 template <bool weighted>
-void WaterFilling::list_users(const Incidence& uses) {
+void WaterFilling::list_users(const Incidence& uses, bool packs) {
   for (const std::int32_t link : uses.link) ++links_[link].active;
   user_first_.resize(links_.size() + 1);
   std::int32_t sum = 0;
@@ -51,9 +70,18 @@ void WaterFilling::list_users(const Incidence& uses) {
     weight_.assign(links_.size(), 0.0);
   }
   const auto entities = static_cast<std::int32_t>(uses.size());
+  packed_.clear();
+  if (packs) reserve_large(packed_, uses.size());
   PollPoints points;
   for (std::int32_t i = 0; i < entities; ++i) {
     points();
+    if (packs) {
+      std::uint64_t links = ~std::uint64_t{0};
+      for (std::int32_t k = uses.first[i + 1]; k-- > uses.first[i];) {
+        links = links << kPackedBits | static_cast<std::uint64_t>(uses.link[k]);
+      }
+      packed_.push_back(links);
+    }
     for (std::int32_t k = uses.first[i]; k < uses.first[i + 1]; ++k) {
       const std::int32_t link = uses.link[k];
       const std::int32_t place = user_first_[link] + links_[link].active++;
@@ -99,6 +127,15 @@ template <bool weighted>
 void WaterFilling::freeze(std::int32_t entity, double at, const Incidence& uses) {
   poll_point();
   frozen_[static_cast<std::size_t>(entity) / 64] |= std::uint64_t{1} << (entity % 64);
+  if constexpr (!weighted) {
+    if (!packed_.empty()) {
+      for_packed_links(entity, [&](std::size_t link) {
+        --links_[link].active;
+        links_[link].left -= at;
+      });
+      return;
+    }
+  }
   for (std::int32_t k = uses.first[entity]; k < uses.first[entity + 1]; ++k) {
     Link& link = links_[uses.link[k]];
     --link.active;
@@ -122,8 +159,13 @@ void WaterFilling::set_values(const Incidence& uses, std::span<double> value) co
       continue;
     }
     double least = kInfinity;
-    for (std::int32_t k = uses.first[i]; k < uses.first[i + 1]; ++k) {
-      least = std::min(least, level_[uses.link[k]]);
+    if (packed_.empty()) {
+      for (std::int32_t k = uses.first[i]; k < uses.first[i + 1]; ++k) {
+        least = std::min(least, level_[uses.link[k]]);
+      }
+    } else {
+      for_packed_links(static_cast<std::int32_t>(i),
+                       [&](std::size_t link) { least = std::min(least, level_[link]); });
     }
     value[i] = least;
   }
@@ -134,10 +176,10 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
                         std::span<double> value) {
   links_.resize(capacity.size());
   for (std::size_t e = 0; e < capacity.size(); ++e) links_[e] = {capacity[e], 0};
-  list_users<weighted>(uses);
-  start<weighted>(value);
   // Entities are met in the order of links: of millions, each value written would wait for memory.
   const bool defers = value.size() > kEntitiesAtHand;
+  list_users<weighted>(uses, !weighted && defers && packable(uses, links_.size()));
+  start<weighted>(value);
   if (defers) level_.assign(links_.size(), kInfinity);
   double level = 0;
   std::size_t next_cap = 0;
@@ -182,6 +224,10 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
     if (defers) level_[link] = level;
     // Users lie far apart where there are millions: what they hold is fetched ahead.
     const auto fetch = [&](std::int32_t i) {
+      if (!packed_.empty()) {
+        if (i + kUsersAhead < waiting) __builtin_prefetch(&packed_[waiting_[i + kUsersAhead]]);
+        return;
+      }
       if (i + 2 * kUsersAhead < waiting) {
         __builtin_prefetch(&uses.first[waiting_[i + 2 * kUsersAhead]]);
       }

@@ -51,11 +51,13 @@ class WaterFilling {
   template <bool weighted>
   void fill(std::span<const double> capacity, const Incidence& uses, std::span<double> value);
   template <bool weighted>
-  void list_users(const Incidence& uses);
+  void list_users(const Incidence& uses, bool packs);
   template <bool weighted>
   void start(std::span<double> value);
   template <bool weighted>
   void freeze(std::int32_t entity, double at, const Incidence& uses);
+  template <typename Each>
+  void for_packed_links(std::int32_t entity, const Each& each) const;
   template <bool weighted>
   double share(std::int32_t link) const {
     return links_[link].left / (weighted ? weight_[link] : links_[link].active);
@@ -76,6 +78,9 @@ class WaterFilling {
   /// By entity a bit: the inner loops read no other state of it, and of millions a cache holds it.
   std::vector<std::uint64_t> frozen_;
   std::vector<double> level_;  ///< by link: at which it filled up, or infinity
+  /// By entity its links, at most four of 16 bits: one access to memory instead of two to three.
+  /// Empty where links are more, or entities so few that a cache holds what they use.
+  std::vector<std::uint64_t> packed_;
   std::vector<double> user_weight_, weight_;
   std::vector<Share> heap_;  ///< four children per node: half the depth, one cache line
   std::vector<Cap> caps_;

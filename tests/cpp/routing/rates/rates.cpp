@@ -113,6 +113,29 @@ TEST_CASE("entities on links of their own, however many, leave the rates of othe
   }
 }
 
+TEST_CASE("many entities of up to four links have the rates that they have beside one of five") {
+  WaterFilling filling;
+  SplitMix random(7);
+  RandomProblem problem;
+  for (int e = 0; e < 500; ++e) problem.capacity.push_back(1e6 * (1 + random.unit()));
+  for (int i = 0; i < 70'000; ++i) {
+    const std::int32_t first = random.below(400);
+    for (std::int32_t k = 0; k < i % 5; ++k) problem.uses.link.push_back(first + 20 * k);
+    problem.uses.first.push_back(static_cast<std::int32_t>(problem.uses.link.size()));
+  }
+  std::vector<double> rate(problem.uses.size());
+  filling.solve(problem.capacity, problem.uses, rate);
+  check_max_min(problem, rate, [](std::int32_t) { return true; });
+  for (int k = 0; k < 5; ++k) {
+    problem.uses.link.push_back(static_cast<std::int32_t>(problem.capacity.size()));
+    problem.capacity.push_back(1);
+  }
+  problem.uses.first.push_back(static_cast<std::int32_t>(problem.uses.link.size()));
+  std::vector<double> all(problem.uses.size());
+  filling.solve(problem.capacity, problem.uses, all);
+  CHECK(std::equal(rate.begin(), rate.end(), all.begin()));
+}
+
 TEST_CASE("jobs without flows, however many, leave the values of others as they are") {
   const LinkGraph graph = clos(5, 3, 4);
   Flows flows = testing::random_flows(graph, 1000, 1);
