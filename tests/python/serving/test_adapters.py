@@ -89,6 +89,15 @@ def test_commands_start_the_adapters(engine: str, words: str) -> None:
     assert "lora" not in sm.serve("llama3_8b", "dgx_h100", CHAT, engine=engine).launch().lower()
 
 
+def test_slots_that_no_adapter_fills_are_allocated_and_started() -> None:
+    filled, roomy = served(adapters=4), served(adapters=4, adapter_slots=9)
+    each = served(adapters=5).memory_weights_bytes - filled.memory_weights_bytes
+    more = roomy.memory_weights_bytes - filled.memory_weights_bytes
+    assert more == pytest.approx(5 * each)
+    assert roomy.tpot_s > filled.tpot_s
+    assert "--max-loras 9 --max-lora-rank 16 --max-cpu-loras 9" in roomy.launch()
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"adapters": -1}, {"adapters": 1.5}, {"adapter_rank": 0}, {"adapter_targets": "mlp"}],

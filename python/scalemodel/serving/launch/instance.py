@@ -233,8 +233,8 @@ def share(total: int, ranks: int, name: str, notes: list[str]) -> int:
 
 
 def adapter_slots(task: Inference) -> int:
-    """Adapters that the accelerator holds at once."""
-    return min(task.adapter_slots or task.adapters, task.adapters)
+    """Adapters that the accelerator has room for."""
+    return task.adapter_slots or task.adapters
 
 
 def stored_as(words: Sequence[str], precision: str, hub: str) -> str:

@@ -180,7 +180,7 @@ def options_table(instance: Instance, notes: list[str]) -> dict[str, Any]:
         table["lora_config"] = {
             "max_lora_rank": int(task.adapter_rank),
             "max_loras": adapter_slots(task),
-            "max_cpu_loras": int(task.adapters),
+            "max_cpu_loras": max(int(task.adapters), adapter_slots(task)),
             "lora_target_modules": list(_TARGETS[task.adapter_targets]),
         }
     if instance.grammar_backend:

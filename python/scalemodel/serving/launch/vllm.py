@@ -110,7 +110,7 @@ def _adapters(instance: Instance, notes: list[str]) -> list[str]:
     notes.append("--lora-modules NAME=PATH ... names the adapters")
     slots = adapter_slots(task)
     words = ["--enable-lora", "--max-loras", str(slots), "--max-lora-rank", str(rank)]
-    return [*words, "--max-cpu-loras", str(task.adapters)]
+    return [*words, "--max-cpu-loras", str(max(slots, task.adapters))]  # no fewer than slots
 
 
 def options(instance: Instance, notes: list[str]) -> list[str]:
