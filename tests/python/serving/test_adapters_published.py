@@ -141,6 +141,11 @@ def test_what_adapters_add_to_a_model_that_no_constant_has_seen(
     assert predicted == pytest.approx(times[-1] - times[0], rel=0.1)
 
 
+def test_one_sequence_beside_many_empty_slots() -> None:
+    """Steps of one sequence lie 19.23 ms apart in server_out.log of 32 adapters, 300 slots."""
+    assert step_ms("qwen2_5_7b", 1, 300, 8, 1) == pytest.approx(19.23, rel=0.05)
+
+
 @pytest.mark.parametrize(("tokens", "adapters", "measured"), PROMPTS)
 def test_rate_of_prompts_that_no_constant_has_seen(
     tokens: int, adapters: int, measured: float
