@@ -13,11 +13,11 @@ namespace {
 constexpr std::int32_t kUsersAhead = 8;  ///< users between a fetch and its use
 constexpr std::size_t kEntitiesAtHand = std::size_t{1} << 16;  ///< whose values a cache holds
 constexpr int kPackedBits = 16, kPackedLinks = 64 / kPackedBits;
-constexpr std::uint64_t kNoLink = (std::uint64_t{1} << kPackedBits) - 1;
+constexpr std::uint64_t kNoPackedLink = (std::uint64_t{1} << kPackedBits) - 1;
 
 /// Whether every entity's links fit into a word.
 bool packable(const Incidence& uses, std::size_t links) {
-  if (links >= kNoLink) return false;
+  if (links >= kNoPackedLink) return false;
   for (std::size_t i = 0; i + 1 < uses.first.size(); ++i) {
     if (uses.first[i + 1] - uses.first[i] > kPackedLinks) return false;
   }
@@ -49,8 +49,9 @@ void WaterFilling::pop_heap_top() {
 template <typename Each>
 void WaterFilling::for_packed_links(std::int32_t entity, const Each& each) const {
   std::uint64_t links = packed_[entity];
-  for (int k = 0; k < kPackedLinks && (links & kNoLink) != kNoLink; ++k, links >>= kPackedBits) {
-    each(static_cast<std::size_t>(links & kNoLink));
+  for (int k = 0; k < kPackedLinks && (links & kNoPackedLink) != kNoPackedLink;
+       ++k, links >>= kPackedBits) {
+    each(static_cast<std::size_t>(links & kNoPackedLink));
   }
 }
 
