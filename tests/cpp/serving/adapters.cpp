@@ -27,6 +27,16 @@ StepWork decoded_with(double sequences) {
   return work;
 }
 
+/// A step of one sequence beside `count` adapters, on accelerators of 100 multiprocessors.
+Seconds one_sequence(Engine engine, int count) {
+  engine.adapters = adapters(count, 16);
+  Cluster cluster = reference_cluster(8);
+  cluster.accelerator.multiprocessors = 100;
+  const StepTimes times{
+      make_decoder(dense_7b_shape()), cluster, engine, reference_kernels(), {}, 1};
+  return times.total(decoded_with(1));
+}
+
 }  // namespace
 
 TEST_CASE("by hand: bytes of an adapter of a model of seven billion parameters") {
@@ -83,13 +93,8 @@ TEST_CASE("the widest slice is that of queries, or half of a gate and an up proj
 TEST_CASE("blocks without tokens cost time with the slots, and only where they are launched") {
   const auto step = [](int slots, Seconds idle) {
     Engine engine = reference_engine();
-    engine.adapters = adapters(slots, 16);
     engine.idle_adapter_block = idle;
-    Cluster cluster = reference_cluster(8);
-    cluster.accelerator.multiprocessors = 100;
-    const StepTimes times{
-        make_decoder(dense_7b_shape()), cluster, engine, reference_kernels(), {}, 1};
-    return times.total(decoded_with(1));
+    return one_sequence(engine, slots);
   };
   const Seconds few = step(8, 1 * unit::us) - step(8, Seconds{});
   const Seconds many = step(64, 1 * unit::us) - step(64, Seconds{});
@@ -122,27 +127,22 @@ TEST_CASE(
 }
 
 TEST_CASE("by hand: kernels of adapters whose thread blocks are counted") {
-  const auto step = [](int count, Seconds launch, Seconds block, Seconds pass) {
+  const auto step = [](Seconds launch, Seconds block, Seconds pass) {
     Engine engine = reference_engine();
-    engine.adapters = adapters(count, 16);
     engine.adapter_kernel = 1 * unit::us;
     engine.adapter_launch = launch;
     engine.adapter_block = block;
     engine.adapter_pass = pass;
-    Cluster cluster = reference_cluster(8);
-    cluster.accelerator.multiprocessors = 100;
-    const StepTimes times{
-        make_decoder(dense_7b_shape()), cluster, engine, reference_kernels(), {}, 1};
-    return times.total(decoded_with(1));
+    return one_sequence(engine, 1);
   };
   const Seconds block = 1 * unit::ms, launch = 5 * unit::us;  // longer than any GEMM
-  const Seconds plain = step(1, launch, block, Seconds{});
+  const Seconds plain = step(launch, block, Seconds{});
   // Two kernels each of queries, keys and values, of the output, of gate and up, and of down.
-  const Seconds later = step(1, launch + launch, block, Seconds{});
+  const Seconds later = step(launch + launch, block, Seconds{});
   CHECK((later - plain) / unit::us == Approx(32 * 8 * 5));
   // One token: 64 parts of each depth and, of the widths, 3 x 32, 32, 2 x 86 and 32 parts; a pass.
   const double blocks = 64 * (3 + 1 + 2 + 1) + (3 * 32 + 32 + 2 * 86 + 32);
-  const Seconds passed = step(1, launch, block, 10 * unit::us);
+  const Seconds passed = step(launch, block, 10 * unit::us);
   CHECK((passed - plain) / unit::us == Approx(32 * blocks * 10 / 100));
 }
 
