@@ -206,3 +206,73 @@ def test_commands_of_two_pools_are_told_apart() -> None:
     prefill, decode = alike.split(" &\n")
     read = sm.read_serving("vllm", {"prefill": prefill, "decode": decode})
     assert (read.layout.tp, read.prefill.layout.tp) == (1, 2)
+
+
+@pytest.mark.parametrize("engine", ["vllm_v1", "sglang_2025", "tensorrt_llm_pytorch_2025"])
+@pytest.mark.parametrize(
+    "adapters",
+    [
+        {"adapters": 8},
+        {"adapters": 16, "adapter_slots": 4},
+        {"adapters": 4, "adapter_rank": 64},
+    ],
+)
+def test_adapters_are_read_back(engine: str, adapters: dict[str, int]) -> None:
+    task = TASK.replace(**adapters)
+    plan = sm.serve("llama3_8b", "dgx_h100", task, engine=engine, concurrency=32, replicas=1)
+    read = sm.read_serving(ENGINES[engine], sm.launch_serving(plan), engine=engine)
+    assert read.unread == ()
+    assert any("give adapters" in note for note in read.notes)
+    assert again(read, plan).to_dict() == plan.to_dict()
+    assert again(read, plan, adapters=0, adapter_slots=0).tpot_s < plan.tpot_s
+
+
+@pytest.mark.parametrize("engine", ["sglang_2025", "tensorrt_llm_pytorch_2025"])
+def test_adapters_of_attention_are_read_back(engine: str) -> None:
+    task = TASK.replace(adapters=4, adapter_targets="attention")
+    plan = sm.serve("llama3_8b", "dgx_h100", task, engine=engine, concurrency=32, replicas=1)
+    read = sm.read_serving(ENGINES[engine], sm.launch_serving(plan), engine=engine)
+    assert read.adapter_targets == "attention"
+    assert again(read, plan).to_dict() == plan.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("framework", "words", "adapters", "slots", "rank"),
+    [
+        ("vllm", "--enable-lora", 1, 0, 16),
+        ("vllm", "--enable-lora --max-loras 2 --max-lora-rank 64 --max-cpu-loras 9", 9, 2, 64),
+        ("vllm", "--enable-lora --max-loras 4 --lora-modules a=/a b=/b", 2, 4, 16),
+        ("vllm", '--enable-lora --lora-modules \'{"name": "a", "path": "/a"}\'', 1, 0, 16),
+        ("vllm", "--max-loras 2 --lora-modules a=/a", 0, 0, 16),  # not switched on
+        ("sglang", "--lora-paths a=/a b=/b c=/c", 3, 8, 16),
+        ("sglang", "--enable-lora --max-lora-rank 32 --max-loaded-loras 20", 20, 8, 32),
+        ("sglang", "--max-loras-per-batch 4", 0, 0, 16),
+    ],
+)
+def test_adapters_as_commands_name_them(
+    framework: str, words: str, adapters: int, slots: int, rank: int
+) -> None:
+    start = {
+        "vllm": "vllm serve Qwen/Qwen3-8B ",
+        "sglang": "python -m sglang.launch_server --model-path Qwen/Qwen3-8B ",
+    }[framework]
+    read = sm.read_serving(framework, start + words)
+    assert read.unread == ()
+    assert (read.adapters, read.adapter_slots, read.adapter_rank) == (adapters, slots, rank)
+    listed = "=/" in words or "{" in words
+    assert any("not listed" in note for note in read.notes) == (adapters > 0 and not listed)
+
+
+def test_adapters_of_an_options_file() -> None:
+    command = "trtllm-serve Qwen/Qwen3-8B --extra_llm_api_options a.yml"
+
+    def read(text: str) -> Any:
+        return sm.read_serving("tensorrt_llm", command, files={"a.yml": text})
+
+    found = read("lora_config:\n  lora_dir: [/a, /b]\n  lora_target_modules: [attn_q, attn_v]\n")
+    assert (found.adapters, found.adapter_slots, found.adapter_rank) == (2, 0, 64)
+    assert found.adapter_targets == "attention"
+    assert any(note.startswith("max_loras") for note in found.notes)
+    for wrong in ("lora_dir: /a", "max_loras: many", "max_lora_rank: -1"):
+        with pytest.raises(sm.ScaleModelError, match=wrong.split(":")[0]):
+            read(f"lora_config:\n  {wrong}\n")

@@ -13,6 +13,11 @@ from typing import Any, Final
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.interop.serving_settings.adapters import (
+    sglang_adapters,
+    tensorrt_adapters,
+    vllm_adapters,
+)
 from scalemodel.interop.serving_settings.drafts import (
     sglang_drafts,
     tensorrt_drafts,
@@ -326,6 +331,7 @@ def read_vllm(words: tuple[str, ...], engine: str, **known: Any) -> ServingSetti
         precision=weights,
         kv_precision=reading.cache(options.text("kv_cache_dtype"), weights),
         **vllm_drafts(reading, drafts, tp),
+        **vllm_adapters(reading),
         grammar_backend=reading.grammars("structured_outputs_config", backend),
         prefix_caching=options.switch("enable_prefix_caching", default=True),
         max_running_sequences=None if running is None else running * dp,
@@ -385,6 +391,7 @@ def read_sglang(words: tuple[str, ...], engine: str, **known: Any) -> ServingSet
         precision=weights,
         kv_precision=reading.cache(options.text("kv_cache_dtype"), weights),
         **sglang_drafts(reading),
+        **sglang_adapters(reading),
         grammar_backend=reading.grammars("grammar_backend", options.text("grammar_backend")),
         prefix_caching=not options.switch("disable_radix_cache"),
         max_running_sequences=None if running is None else running * copies,
@@ -466,6 +473,7 @@ def read_tensorrt_llm(
         precision=weights,
         kv_precision=reading.cache(stored, weights),
         **tensorrt_drafts(reading, drafts),
+        **tensorrt_adapters(reading, _table(table, "lora_config")),
         grammar_backend=reading.grammars(
             "guided_decoding_backend", options.text("guided_decoding_backend")
         ),

@@ -39,6 +39,9 @@ class ServingSettings:
     speculative_tokens, draft_width, draft_nodes, draft_tp : int
     draft_model : str
         Id of a model that drafts, as the settings name it; empty where a layer drafts, or nothing.
+    adapters, adapter_rank, adapter_slots : int
+    adapter_targets : str
+        Low-rank adapters (LoRA) that the engine is started for, as `Inference` names them.
     grammar_backend : str
         What fills the masks of guided requests, as `Inference` names it; empty: the default.
     prefix_caching : bool
@@ -86,6 +89,10 @@ class ServingSettings:
     draft_nodes: int = 0
     draft_model: str = ""
     draft_tp: int = 0
+    adapters: int = 0
+    adapter_rank: int = 16
+    adapter_targets: str = "all"
+    adapter_slots: int = 0
     grammar_backend: str = ""
     prefix_caching: bool = True
     max_running_sequences: int | None = None
@@ -140,6 +147,10 @@ class ServingSettings:
             "draft_nodes": self.draft_nodes,
             "draft_model": self.draft_model or None,
             "draft_tp": self.draft_tp,
+            "adapters": self.adapters,
+            "adapter_rank": self.adapter_rank,
+            "adapter_targets": self.adapter_targets,
+            "adapter_slots": self.adapter_slots,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
         }

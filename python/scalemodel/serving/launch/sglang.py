@@ -147,8 +147,11 @@ def _adapters(instance: Instance, notes: list[str]) -> list[str]:
     if not task.adapters:
         return []
     notes.append("--lora-paths NAME=PATH ... names the adapters")
-    words = ["--enable-lora", "--max-loras-per-batch", str(adapter_slots(task))]
+    slots = adapter_slots(task)
+    words = ["--enable-lora", "--max-loras-per-batch", str(slots)]
     words += ["--max-lora-rank", str(task.adapter_rank)]
+    if task.adapters > slots:
+        words += ["--max-loaded-loras", str(task.adapters)]  # in the memory of the host
     targets = ["all"] if task.adapter_targets == "all" else ["q_proj", "k_proj", "v_proj", "o_proj"]
     return [*words, "--lora-target-modules", *targets]
 
